@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     layer_three_ways(engine)?;
     halos(engine)?;
     training(engine)?;
-    refusals()?;
+    errors()?;
     threads()
 }
 
@@ -105,7 +105,7 @@ fn training(engine: EngineKind) -> Result<()> {
 }
 
 /// Shows that an ambiguous program is an error, whose help says what to write instead.
-fn refusals() -> Result<()> {
+fn errors() -> Result<()> {
     println!("== An error");
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let a = Array::ones([8, 16]).put(&mesh, p![_, "X"]);

@@ -113,7 +113,7 @@ fn the_first_cause_flows() {
 }
 
 #[test]
-fn indices_are_refused_with_a_reason() {
+fn indices_are_rejected_with_a_reason() {
     let x = grid();
     let kind = |x: Array| x.ty().unwrap_err().kind();
     assert_eq!(kind(x.slice(ix![3])), ErrorKind::Shape);
@@ -174,15 +174,15 @@ fn pieces() {
     for (shard, replica) in x.shards().unwrap().iter().zip([0, 1, 0, 1]) {
         assert_eq!(shard.replica, replica);
     }
-    let refusal = |pieces: Vec<Array>| Array::from_shards([4, 2], &sharding, pieces).unwrap_err();
-    let missing = refusal(vec![top.clone(), top.clone(), low.clone()]);
+    let error_of = |pieces: Vec<Array>| Array::from_shards([4, 2], &sharding, pieces).unwrap_err();
+    let missing = error_of(vec![top.clone(), top.clone(), low.clone()]);
     assert_eq!(missing.kind(), ErrorKind::Data);
     assert!(missing.to_string().contains("CPU 3"), "{missing}");
-    let misshapen = refusal(vec![top.clone(), top.clone(), low.slice(ix![0]), low.clone()]);
+    let misshapen = error_of(vec![top.clone(), top.clone(), low.slice(ix![0]), low.clone()]);
     assert!(misshapen.to_string().contains("CPU 2") && misshapen.to_string().contains("[2]"), "{misshapen}");
-    let differs = refusal(vec![top.clone(), low.clone(), low.clone(), low.clone()]);
+    let differs = error_of(vec![top.clone(), low.clone(), low.clone(), low.clone()]);
     assert!(differs.to_string().contains("differs"), "{differs}");
-    let mixed = refusal(vec![top.clone(), top.clone(), low.astype(F32), low.clone()]);
+    let mixed = error_of(vec![top.clone(), top.clone(), low.astype(F32), low.clone()]);
     assert!(mixed.to_string().contains("float32"), "{mixed}");
 
     // The last dimension is sharded over both axes, so each block is one column.
@@ -249,11 +249,11 @@ fn the_layer_of_key_1701() {
 }
 
 #[test]
-fn reading_traced_values_is_refused() {
-    let refused = std::cell::RefCell::new(Vec::new());
+fn reading_traced_values_is_rejected() {
+    let rejected = std::cell::RefCell::new(Vec::new());
     let f = jit(|x: &Array| {
         assert_eq!(x.to_string(), "float32[2]");
-        refused.borrow_mut().extend([
+        rejected.borrow_mut().extend([
             x.to_vec::<f32>().unwrap_err().kind(),
             x.item::<f32>().unwrap_err().kind(),
             x.shards().unwrap_err().kind(),
@@ -262,7 +262,7 @@ fn reading_traced_values_is_refused() {
         x.clone()
     });
     let _ = f.call(&Array::from([1.0f32, 2.0])).unwrap();
-    assert_eq!(*refused.borrow(), [ErrorKind::Trace; 4]);
+    assert_eq!(*rejected.borrow(), [ErrorKind::Trace; 4]);
 }
 
 #[test]
@@ -403,14 +403,14 @@ fn creation_where_it_is_to_lie() -> Result<()> {
         let e = x.ty().unwrap_err();
         (e.diagnostics()[0].op.clone(), e.kind())
     };
-    let refused = |op: &str, kind| (op.to_string(), kind);
-    assert_eq!(told(places.one_hot_to(3, both)), refused("one_hot_to", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), refused("one_hot_to", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), refused("one_hot_to", ErrorKind::Mesh));
-    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), refused("one_hot_to", ErrorKind::Mesh));
-    assert_eq!(told(square.tril_to(0, p!["Z"])), refused("tril_to", ErrorKind::Mesh));
-    assert_eq!(told(places.triu_to(0, p!["X"])), refused("triu_to", ErrorKind::Shape));
-    assert_eq!(told(places.full_like_to(0, p![_, "X"])), refused("full_like_to", ErrorKind::Shape));
+    let rejected = |op: &str, kind| (op.to_string(), kind);
+    assert_eq!(told(places.one_hot_to(3, both)), rejected("one_hot_to", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), rejected("one_hot_to", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), rejected("one_hot_to", ErrorKind::Mesh));
+    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), rejected("one_hot_to", ErrorKind::Mesh));
+    assert_eq!(told(square.tril_to(0, p!["Z"])), rejected("tril_to", ErrorKind::Mesh));
+    assert_eq!(told(places.triu_to(0, p!["X"])), rejected("triu_to", ErrorKind::Shape));
+    assert_eq!(told(places.full_like_to(0, p![_, "X"])), rejected("full_like_to", ErrorKind::Shape));
     Ok(())
 }
 
@@ -520,7 +520,7 @@ fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
 }
 
 #[test]
-fn extremes_of_nothing_are_refused_sums_are_not() -> Result<()> {
+fn extremes_of_nothing_are_rejected_sums_are_not() -> Result<()> {
     let x = Array::zeros([0, 4]);
     for y in [x.max(0), x.min(..), x.argmax(0), x.astype(DType::Bool).max(Dims::keep(-2))] {
         let e = y.ty().unwrap_err();

@@ -91,9 +91,9 @@ fn closures_that_return_errors() {
     check("auto_axes", &auto_axes(x.put(&mesh, p!["X"]), p![], |x| ill(&x)));
     // The error is found after the closure was traced.
     let ty = Array::ones([2]);
-    let refused = cond(true, || found(x), || found(&(&ty + &x.astype(I32)).astype(I32)));
-    assert!(tree::leaves(&refused).iter().all(|a| a.ty().is_err()));
-    assert_eq!(refused.0.all.len(), 2);
+    let rejected = cond(true, || found(x), || found(&(&ty + &x.astype(I32)).astype(I32)));
+    assert!(tree::leaves(&rejected).iter().all(|a| a.ty().is_err()));
+    assert_eq!(rejected.0.all.len(), 2);
     let options = ScanOptions::default().length(2);
     let (_, ys) = scan_with(x, (), |x, ()| (x.sum(..), found(&x)), options);
     poisoned("scan", &ys, ErrorKind::Shape);
@@ -296,20 +296,20 @@ fn no_method_panics() {
 /// A result that does not fit in memory is rejected before anything is allocated, even if it would
 /// only be recorded in a trace.
 #[test]
-fn giant_arrays_are_refused_before_they_are_made() {
-    let refused = |what: &str, x: Array| {
+fn giant_arrays_are_rejected_before_they_are_made() {
+    let rejected = |what: &str, x: Array| {
         let error = x.ty().expect_err(what);
         assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Data), "{what}: {error}");
         assert!(error.diagnostics()[0].location.is_some(), "{what}: {error}");
     };
-    refused("arange", Array::arange(0i64..1 << 45));
-    refused("arange", Array::arange(i64::MIN..i64::MAX));
-    refused("arange", Array::arange(0..u64::MAX));
-    refused("arange", Array::arange(0.0..f32::INFINITY));
-    refused("arange", Array::arange(f64::MIN..f64::MAX));
-    refused("linspace", Array::linspace(0.0, 1.0, 1 << 50, true));
-    refused("reshape", Array::zeros([0]).reshape([0, usize::MAX, 2]));
-    refused("reshape", Array::zeros([0]).reshape([usize::MAX, 0, 2]));
+    rejected("arange", Array::arange(0i64..1 << 45));
+    rejected("arange", Array::arange(i64::MIN..i64::MAX));
+    rejected("arange", Array::arange(0..u64::MAX));
+    rejected("arange", Array::arange(0.0..f32::INFINITY));
+    rejected("arange", Array::arange(f64::MIN..f64::MAX));
+    rejected("linspace", Array::linspace(0.0, 1.0, 1 << 50, true));
+    rejected("reshape", Array::zeros([0]).reshape([0, usize::MAX, 2]));
+    rejected("reshape", Array::zeros([0]).reshape([usize::MAX, 0, 2]));
     assert_eq!(Array::arange(0.0..f64::NAN).shape().unwrap(), [0]);
     let (least, most) = (i64::MIN, i64::MAX);
     assert_eq!(Array::arange(most..least).shape().unwrap(), [0]);
@@ -410,8 +410,8 @@ fn keys_are_made_of_numbers_of_32_bits() {
 fn an_empty_dimension_has_no_position() {
     let x = Array::zeros(I32.array_type([2, 0]));
     for index in [ix![.., 0], ix![.., &Array::from(0)]] {
-        for refused in [x.slice(index.clone()), x.at(index.clone()).set(1), x.at(index.clone()).get()] {
-            let error = refused.ty().unwrap_err();
+        for rejected in [x.slice(index.clone()), x.at(index.clone()).set(1), x.at(index.clone()).get()] {
+            let error = rejected.ty().unwrap_err();
             assert!(error.to_string().contains("dimension 1"), "{error}");
         }
     }

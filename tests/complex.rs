@@ -264,7 +264,7 @@ fn the_place_of_an_extreme_complex_number_is_numpys() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_meaning_is_refused_by_name() {
+fn what_has_no_meaning_is_rejected_by_name() {
     let z = numbers(&[4], C64);
     let real = Array::ones([4]);
     let cases: [(&str, Array, ErrorKind, &str); 14] = [

@@ -135,7 +135,7 @@ fn two_machines_have_two_programs() -> Result<()> {
 }
 
 #[test]
-fn a_machine_without_the_figures_is_refused() -> Result<()> {
+fn a_machine_without_the_figures_is_rejected() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 1)])?;
     let x = Array::ones([4, 4]).put(&mesh, p!["X"]);
     let f = |m: Machine, dtype| jit(|x: &Array| x * 2.0).cost_model(&m, dtype);

@@ -230,11 +230,11 @@ fn bad_kernels_are_errors() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_words() {
+fn what_does_not_fit_is_rejected_with_words() {
     let x = Array::ones([3, 4]);
     let op = |dims: &str| custom_op("op", dims, |_, _| ());
     let told = |y: Array, kind: ErrorKind, words: &[&str]| {
-        let e = y.ty().expect_err("it is refused");
+        let e = y.ty().expect_err("it is rejected");
         assert_eq!(e.kind(), kind, "{e}");
         let text = e.to_string();
         assert!(words.iter().all(|w| text.contains(w)), "{text}");
@@ -483,7 +483,7 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
     let x = Array::ones([3, 4]);
     let op = |dims: &str| custom_op("op", dims, |_, _| ());
     let told = |y: Array, words: &[&str]| {
-        let text = y.ty().expect_err("it is refused").to_string();
+        let text = y.ty().expect_err("it is rejected").to_string();
         assert!(words.iter().all(|w| text.contains(w)), "{text}");
     };
     told(op("ij->ij").sums_over("j").call(&x), &["cannot sum over 'j' of `ij->ij`", "no result has"]);

@@ -163,7 +163,7 @@ fn every_error_of_arguments_is_told() {
 
 /// Returns the related lines of an error, with the label of each.
 fn related(x: &Array) -> Vec<(u32, String)> {
-    let error = x.ty().expect_err("it is refused");
+    let error = x.ty().expect_err("it is rejected");
     error.diagnostics()[0].related.iter().map(|(place, what)| (place.line(), what.clone())).collect()
 }
 

@@ -214,28 +214,28 @@ fn every_element_type_goes_out_and_comes_in() {
 
 #[test]
 fn what_cannot_come_in_is_told() {
-    let refused = |tensor: Dlpack, kind: ErrorKind, told: &str| {
+    let rejected = |tensor: Dlpack, kind: ErrorKind, told: &str| {
         let error = taken(tensor).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         let text = error.to_string();
         assert!(text.contains(told) && text.contains("from_dlpack") && text.contains("dlpack.rs"), "{text}");
     };
     let four = |dtype| tensor(vec![2u8; 16], dtype, &[4], &[1], 0, &Arc::default());
-    refused(four(DLDataType::F8E4M3), ErrorKind::Dtype, "code 8, 8 bits and 1 lanes");
-    refused(four(DLDataType::new(DLDataTypeCode::FLOAT, 16, 2)), ErrorKind::Dtype, "2 lanes");
-    refused(four(DLDataType::BOOL), ErrorKind::Data, "neither true nor false");
-    refused(ints(vec![0], &[-1], &[1], 0), ErrorKind::Data, "negative");
-    refused(ints(vec![0], &[3, 3], &[1 << 61, 1], 0), ErrorKind::Data, "exceed the address space");
-    refused(ints(vec![0], &[1 << 40, 1 << 40], &[0, 0], 0), ErrorKind::Data, "overflows");
+    rejected(four(DLDataType::F8E4M3), ErrorKind::Dtype, "code 8, 8 bits and 1 lanes");
+    rejected(four(DLDataType::new(DLDataTypeCode::FLOAT, 16, 2)), ErrorKind::Dtype, "2 lanes");
+    rejected(four(DLDataType::BOOL), ErrorKind::Data, "neither true nor false");
+    rejected(ints(vec![0], &[-1], &[1], 0), ErrorKind::Data, "negative");
+    rejected(ints(vec![0], &[3, 3], &[1 << 61, 1], 0), ErrorKind::Data, "exceed the address space");
+    rejected(ints(vec![0], &[1 << 40, 1 << 40], &[0, 0], 0), ErrorKind::Data, "overflows");
     let made = |data: *mut c_void, device: DLDevice| -> Dlpack {
         let mut made = Dynamic::compact(&[1][..]).initialize(Box::new(())).unwrap();
         made.set_data(data).set_dtype(DLDataType::I32).set_device(device);
         // SAFETY: the tensor is rejected before it is read.
         unsafe { made.finish() }
     };
-    refused(made(std::ptr::null_mut(), DLDevice::CPU), ErrorKind::Data, "null");
+    rejected(made(std::ptr::null_mut(), DLDevice::CPU), ErrorKind::Data, "null");
     let gpu = DLDevice { device_type: DLDeviceType::CUDA, device_id: 3 };
-    refused(made(std::ptr::dangling_mut(), gpu), ErrorKind::Data, "type 2 and index 3");
+    rejected(made(std::ptr::dangling_mut(), gpu), ErrorKind::Data, "type 2 and index 3");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn an_engine_may_compute_by_itself() -> Result<()> {
 /// The possible faults of an engine.
 #[derive(Clone, Copy)]
 enum Wrong {
-    RefusesToCompile,
+    FailsToCompile,
     PanicsAtCompile,
     CompilesByItself,
     Fails,
@@ -154,7 +154,7 @@ struct Worse(Wrong);
 impl Engine for Bad {
     fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         match self.0 {
-            Wrong::RefusesToCompile => {
+            Wrong::FailsToCompile => {
                 "no such engine".parse::<EngineKind>().map(|_| unreachable!("it is none"))
             }
             Wrong::PanicsAtCompile => panic!("out of luck"),
@@ -183,7 +183,7 @@ impl Executable for Worse {
 fn what_an_engine_does_wrong_is_an_error() -> Result<()> {
     let x = Array::arange(0.0..4.0f32);
     for (name, wrong, words) in [
-        ("refuses", Wrong::RefusesToCompile, "there is no engine \"no such engine\""),
+        ("rejects", Wrong::FailsToCompile, "there is no engine \"no such engine\""),
         ("panics-early", Wrong::PanicsAtCompile, "the engine panics-early panicked: out of luck"),
         ("itself", Wrong::CompilesByItself, "the engine itself delegates to itself without end"),
         ("fails", Wrong::Fails, "there is no engine \"x\""),

@@ -158,8 +158,8 @@ fn follow_prints_what_the_book_shows() {
     compare("follow", &[]);
 }
 #[test]
-fn refusals_prints_what_the_book_shows() {
-    compare("refusals", &[]);
+fn errors_prints_what_the_book_shows() {
+    compare("errors", &[]);
 }
 
 /// Turns the output of a chapter's programs into named sections that the book can include. The

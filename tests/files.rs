@@ -44,7 +44,7 @@ fn load(name: &str, bytes: &[u8]) -> Result<Array> {
 }
 
 #[test]
-fn a_header_that_promises_more_than_the_file_holds_is_refused() {
+fn a_header_that_promises_more_than_the_file_holds_is_rejected() {
     for (descr, shape) in [
         ("<f4", "(1099511627776,)"),
         ("<f4", "(8589934592,)"),
@@ -76,9 +76,9 @@ fn only_regular_files_are_read() {
     }
     let fifo = std::env::temp_dir().join(format!("atmesh-files-{}-fifo", id()));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let refused = Array::load_npy(&fifo);
+    let rejected = Array::load_npy(&fifo);
     std::fs::remove_file(&fifo).unwrap();
-    assert!(refused.is_err());
+    assert!(rejected.is_err());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn mutated_headers() {
         b"\xff",
     ];
     const SHAPES: [&str; 6] = ["(2, 2)", "(4,)", "()", "(0, 3)", "(8589934592,)", "(2, 4611686018427387904)"];
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     for round in 0..3000 {
         let descr = ["<f4", ">f8", "|u1", "<i2", "|b1", "<f2"][next(6)];
         let mut bytes = file(&header(descr, next(2) == 0, SHAPES[next(SHAPES.len())]), &[1; 16]);
@@ -217,12 +217,12 @@ fn mutated_headers() {
                 let _ = x.to_string();
             }
             Err(error) => {
-                refused += 1;
+                rejected += 1;
                 assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Shape), "round {round}: {error}");
             }
         }
     }
-    assert!(read > 20 && refused > 1000, "{read} {refused}");
+    assert!(read > 20 && rejected > 1000, "{read} {rejected}");
 }
 
 #[derive(Clone, Tree)]
@@ -286,8 +286,8 @@ fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
         assert!(error.contains(said), "{said}: {error}");
     }
     // Values that cannot be saved leave the old files, and no temporary files.
-    let refused = (Array::ones([2]), Array::ones([2]).dot(Array::ones([3])));
-    assert!(tree::save_npy(&refused, &dir.0).is_err());
+    let rejected = (Array::ones([2]), Array::ones([2]).dot(Array::ones([3])));
+    assert!(tree::save_npy(&rejected, &dir.0).is_err());
     assert!(tree::load_npy(&saved, &dir.0).is_ok());
     let beside = std::fs::read_dir(dir.0.parent().unwrap()).unwrap();
     let name = dir.0.file_name().unwrap().to_str().unwrap();
@@ -314,8 +314,8 @@ mod safetensors {
     fn place(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("atmesh-{}-{name}.safetensors", std::process::id()))
     }
-    fn refused<T>(read: Result<T>) -> String {
-        read.err().expect("refused").to_string()
+    fn rejected<T>(read: Result<T>) -> String {
+        read.err().expect("rejected").to_string()
     }
 
     #[test]
@@ -344,10 +344,10 @@ mod safetensors {
 
     #[test]
     fn what_does_not_fit_is_told() {
-        let path = place("refused");
+        let path = place("rejected");
         tree::save_safetensors(&(Array::ones([4]), Array::from([1, 2])), &path).unwrap();
         let like = (Array::ones([5]), Array::ones([2]), Array::ones([1]));
-        let text = refused(tree::load_safetensors(&like, &path));
+        let text = rejected(tree::load_safetensors(&like, &path));
         assert!(text.contains("the file holds float32[4], but float32[5] is expected"), "{text}");
         assert!(text.contains("the file holds int32[2], but float32[2] is expected"), "{text}");
         assert!(
@@ -356,26 +356,26 @@ mod safetensors {
                 && text.contains("it has 0, 1"),
             "{text}"
         );
-        let text = refused(tree::save_safetensors(&Array::ones([2]).astype(C128), &path));
+        let text = rejected(tree::save_safetensors(&Array::ones([2]).astype(C128), &path));
         assert!(text.contains("complex128 cannot be stored in .safetensors files"), "{text}");
         // The file is unchanged.
         assert_eq!(tree::read_safetensors(&path).unwrap().len(), 2);
         let whole = std::fs::read(&path).unwrap();
         for n in [0, 7, 8, 40, whole.len() - 1] {
             std::fs::write(&path, &whole[..n]).unwrap();
-            assert!(refused(tree::read_safetensors(&path)).contains(".safetensors"), "{n}");
+            assert!(rejected(tree::read_safetensors(&path)).contains(".safetensors"), "{n}");
         }
         // A header whose length exceeds the file.
         let mut long = whole.clone();
         long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
         std::fs::write(&path, &long).unwrap();
-        assert!(refused(tree::read_safetensors(&path)).contains("is not a .safetensors file"));
+        assert!(rejected(tree::read_safetensors(&path)).contains("is not a .safetensors file"));
         let text = String::from_utf8_lossy(&whole[8..]).replace("\"I32\"", "\"F8_E4M3\"").into_bytes();
         let head = [&((text.len() - 24) as u64).to_le_bytes()[..], &text].concat();
         std::fs::write(&path, head).unwrap();
         assert!(tree::read_safetensors(&path).is_err());
         std::fs::remove_file(&path).unwrap();
-        assert!(refused(tree::read_safetensors(&path)).contains("No such file"));
-        assert!(refused(tree::read_safetensors(std::env::temp_dir())).contains("not a regular file"));
+        assert!(rejected(tree::read_safetensors(&path)).contains("No such file"));
+        assert!(rejected(tree::read_safetensors(std::env::temp_dir())).contains("not a regular file"));
     }
 }

@@ -129,7 +129,7 @@ fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Re
 /// A factor that is reduced over an axis that shards no dimension of the other operand, or one that
 /// both have, is still an error. Each suggested fix is accepted, and none gathers the activation.
 #[test]
-fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -> Result<()> {
+fn other_factors_that_are_reduced_are_rejected_with_mends_that_gather_nothing() -> Result<()> {
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
     let x = Array::ones([4, 8]).put(&mesh, p!["data", _]);
     let g = Array::ones([8]).put(&mesh, p![; R: "tensor"]);

@@ -480,8 +480,8 @@ fn nothing_is_not_a_part_of_a_sum() -> Result<()> {
     let take = |x: &Array, mode| {
         x.take_with(&Array::from([1, 9]), 0, IndexOptions::default().mode(mode)).reshard(p![])
     };
-    let refused = take(&parts(DType::I32), IndexMode::Fill).ty().unwrap_err().to_string();
-    assert!(refused.contains("the fill value would be added once per device"), "{refused}");
+    let rejected = take(&parts(DType::I32), IndexMode::Fill).ty().unwrap_err().to_string();
+    assert!(rejected.contains("the fill value would be added once per device"), "{rejected}");
     assert_eq!(take(&parts(DType::I32), IndexMode::Clip).to_vec::<i32>()?, [2, 4]);
     // NaN plus NaN is NaN.
     let floats = take(&parts(DType::F32), IndexMode::Fill).to_vec::<f32>()?;
@@ -502,7 +502,7 @@ fn histograms_count_by_parts_of_float64() {
         let even = x.astype(dtype).slice(ix![..256]).put(&mesh, p!["X"]).histogram(1000, 0.0..256.0).0;
         assert_eq!(even.sum(..).item::<i32>().unwrap(), 256, "{dtype}");
     }
-    let wrong = |bins, range| x.histogram(bins, range).0.ty().expect_err("it is refused").to_string();
+    let wrong = |bins, range| x.histogram(bins, range).0.ty().expect_err("it is rejected").to_string();
     assert!(wrong(0, 0.0..1.0).contains("0 bins"));
     assert!(wrong(1 << 31, 0.0..1.0).contains("2147483648 bins"));
     assert!(wrong(3, 1.0..1.0).contains("there are no bins in the range"));
@@ -573,14 +573,14 @@ fn combined_at_a_number() {
     let f = |c: &Array| fori_loop(0..1000, c, |i, c| c.at(ix![&i]).add(c.slice(ix![&i]) * 0.5 + 1.0));
     let report = jit(f).lower(Array::zeros([1 << 10, 8])).unwrap().compile().unwrap().report().to_string();
     assert!(!report.contains("copy and scatter"), "{report}");
-    let refused = Array::from([true]).at(ix![&Array::from(0)]).add(true);
-    assert_eq!(refused.ty().unwrap_err().kind(), atmesh::ErrorKind::Dtype);
+    let rejected = Array::from([true]).at(ix![&Array::from(0)]).add(true);
+    assert_eq!(rejected.ty().unwrap_err().kind(), atmesh::ErrorKind::Dtype);
 }
 
 /// Reading rows of a sharded dimension by index is an error; it suggests a form that moves only
 /// these rows, which is accepted.
 #[test]
-fn refusals_name_the_form_with_a_sharding() {
+fn errors_name_the_form_with_a_sharding() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
     let x = table().put(&mesh, p!["X", "Y"]);
     let (ids, rows) = (Array::from([3, 0, 3]), Array::ones([3, 10]).put(&mesh, p![_, "Y"]));

@@ -205,25 +205,25 @@ fn a_thread_that_ends_computes() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_that_the_system_refuses_is_an_error() {
+fn memory_that_the_system_rejects_is_an_error() {
     if !child() {
         let limited = ["sh", "-c", "ulimit -v 1000000; exec \"$@\"", "sh"];
-        let said = said_by("memory_that_the_system_refuses_is_an_error", &limited, None);
-        assert!(said.contains("all were refused"), "{said}");
+        let said = said_by("memory_that_the_system_rejects_is_an_error", &limited, None);
+        assert!(said.contains("all were rejected"), "{said}");
         return;
     }
     let x = Array::ones([240]);
     let wide = jit(|x: &Array| x.broadcast_to([1 << 20, 240]) * 2.0);
     for n in [240 << 20, 1 << 30, 1 << 40] {
-        let refused = Array::full([n], 1).ready().err().map(|e| e.kind());
-        assert_eq!(refused, Some(ErrorKind::Data), "{n}");
+        let rejected = Array::full([n], 1).ready().err().map(|e| e.kind());
+        assert_eq!(rejected, Some(ErrorKind::Data), "{n}");
     }
     assert_eq!(wide.call(&x).err().map(|e| e.kind()), Some(ErrorKind::Data));
     assert_eq!(x.to_vec::<f32>().unwrap().len(), 240);
     drop(x);
     // With most of the permitted memory in use, reading and creating arrays, and gathering views,
     // give errors.
-    let refused = |what: &str, e: Option<Error>| {
+    let rejected = |what: &str, e: Option<Error>| {
         let e = e.unwrap_or_else(|| panic!("{what}: there was memory"));
         assert!(e.kind() == ErrorKind::Data && e.to_string().contains("has no"), "{what}: {e}");
         assert!(!e.diagnostics()[0].op.is_empty(), "{what}: {e}");
@@ -240,19 +240,19 @@ fn memory_that_the_system_refuses_is_an_error() {
     while let Ok(more) = Array::zeros([4 << 20]).ready() {
         filled.push(more);
     }
-    refused("to_vec", large.to_vec::<f32>().err());
-    refused("to_ndarray", large.to_ndarray::<f32>().err());
-    refused("view", view.view::<f32>().err());
-    refused("call", jit(|x: &Array| x.slice(ix![0..8]) * 2.0).call(&view).err());
-    refused("from", Array::from(numbers).ready().err());
-    refused("shards", large.shards().err());
-    refused("linspace", Array::linspace_of(F32.array_type([64 << 20]), 0.0, 1.0, true).ready().err());
-    refused("allclose", large.allclose(&large).err());
+    rejected("to_vec", large.to_vec::<f32>().err());
+    rejected("to_ndarray", large.to_ndarray::<f32>().err());
+    rejected("view", view.view::<f32>().err());
+    rejected("call", jit(|x: &Array| x.slice(ix![0..8]) * 2.0).call(&view).err());
+    rejected("from", Array::from(numbers).ready().err());
+    rejected("shards", large.shards().err());
+    rejected("linspace", Array::linspace_of(F32.array_type([64 << 20]), 0.0, 1.0, true).ready().err());
+    rejected("allclose", large.allclose(&large).err());
     let device = spmd(&mesh, p!["X"], p![], |dev: &Device, x: atmesh::nd::ArrayView1<f32>| dev.psum(&x, "X"));
-    refused("spmd", device.call(&large).err());
+    rejected("spmd", device.call(&large).err());
     drop(filled);
     assert_eq!(view.view::<f32>().unwrap().len(), n);
-    println!("all were refused");
+    println!("all were rejected");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn conds(x: &Array, n: usize) -> Array {
 }
 
 #[test]
-fn what_is_too_deep_is_refused() {
+fn what_is_too_deep_is_rejected() {
     in_time(|| {
         let x = Array::ones([2]);
         assert_eq!(jits(&x, 95).unwrap().to_vec::<f32>().unwrap(), [96.0; 2]);
@@ -324,8 +324,8 @@ fn traces_in_one_another_fit_a_stack() {
         thread.unwrap().join().unwrap();
     };
     on_a_thread(|| {
-        let refused = jit(|x: &Array| nested(x, 400)).call(Array::ones([2])).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Trace, "{refused}");
+        let rejected = jit(|x: &Array| nested(x, 400)).call(Array::ones([2])).unwrap_err();
+        assert_eq!(rejected.kind(), ErrorKind::Trace, "{rejected}");
     });
     on_a_thread(|| drop(jit(|x: &Array| nested(x, 95)).call(Array::ones([2])).unwrap()));
     on_a_thread(|| drop(grad(Array::ones([2]), |x| nested(&x, 60).sum(..)).ready().unwrap()));

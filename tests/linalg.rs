@@ -106,7 +106,7 @@ fn what_is_communicated() -> Result<()> {
 }
 
 #[test]
-fn what_is_refused_says_what_to_write() -> Result<()> {
+fn what_is_rejected_says_what_to_write() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let a = numbers(F32, &[2, 4, 4]);
     let split = a.put(&mesh, p![_, _, "X"]);
@@ -259,8 +259,8 @@ fn derivatives_where_they_are_delicate() -> Result<()> {
     let t = numbers(F64, &[3, 2]).t();
     let wanted = (f(&(&wide + &t * h)) - f(&(&wide - &t * h))) / (2.0 * h);
     near(&(grad(&wide, |a| f(&a)) * &t).sum(..), &wanted, 1e-6);
-    for refused in [grad(wide.t(), |a| a.qr(true).0.sum(..)), grad(&wide, |a| a.svd(true).0.sum(..))] {
-        let e = refused.ty().unwrap_err();
+    for rejected in [grad(wide.t(), |a| a.qr(true).0.sum(..)), grad(&wide, |a| a.svd(true).0.sum(..))] {
+        let e = rejected.ty().unwrap_err();
         assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("(false)"), "{e}");
     }
     Ok(())

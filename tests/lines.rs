@@ -430,7 +430,7 @@ fn lines_that_are_not_divisible_are_cut_too() -> Result<()> {
 }
 
 #[test]
-fn bad_operands_are_refused_with_words() -> Result<()> {
+fn bad_operands_are_rejected_with_words() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
     let e = x.cumsum(1).ty().unwrap_err();

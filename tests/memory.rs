@@ -199,7 +199,7 @@ fn checkpoints_hold_what_they_keep() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_nothing_has_is_refused() -> Result<()> {
+fn a_name_that_nothing_has_is_rejected() -> Result<()> {
     let typo = |x: Array| {
         checkpoint_with(x, CheckpointPolicy::named(["score"]), |x: Array| {
             x.sin().checkpoint_name("scores").exp()

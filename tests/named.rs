@@ -42,7 +42,7 @@ fn of(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, 
 }
 
 /// Returns the kind and the text of an error.
-fn refused(x: &Array) -> (ErrorKind, String) {
+fn rejected(x: &Array) -> (ErrorKind, String) {
     let e = x.ty().unwrap_err();
     (e.kind(), e.to_string())
 }
@@ -55,9 +55,9 @@ fn dimensions_move_with_their_shardings() {
     assert_eq!(of(x, |x| x[0].moveaxis(0, -1)).0, "float32[3,4@Y,2@X]");
     assert_eq!(of(x, |x| x[0].moveaxis([-1, 0], [0, 1])).0, "float32[4@Y,2@X,3]");
     let y = filled(&[2, 3]);
-    assert_eq!(refused(&y.swapaxes(0, 2)).0, ErrorKind::Shape);
-    assert!(refused(&y.moveaxis([0, 1], 0)).1.contains("moves 2 dimensions to 1 places"));
-    assert!(refused(&y.moveaxis([0, 0], [0, 1])).1.contains("named twice"));
+    assert_eq!(rejected(&y.swapaxes(0, 2)).0, ErrorKind::Shape);
+    assert!(rejected(&y.moveaxis([0, 1], 0)).1.contains("moves 2 dimensions to 1 places"));
+    assert!(rejected(&y.moveaxis([0, 0], [0, 1])).1.contains("named twice"));
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn elements_are_repeated_in_place() {
     assert_eq!(n[..6], [-4.0, 3.0, -4.0, 3.0, -1.0, 6.0]);
     assert_eq!(of(&[(&[2, 4], p![_, "Y"])], |x| x[0].repeat(3, -1)).0, "float32[2,12@Y]");
     assert_eq!(filled(&[3]).repeat(0, 0).shape().unwrap(), [0]);
-    assert_eq!(refused(&filled(&[3]).repeat(2, 1)).0, ErrorKind::Shape);
-    assert_eq!(refused(&filled(&[3]).repeat(usize::MAX, 0)).0, ErrorKind::Shape);
+    assert_eq!(rejected(&filled(&[3]).repeat(2, 1)).0, ErrorKind::Shape);
+    assert_eq!(rejected(&filled(&[3]).repeat(usize::MAX, 0)).0, ErrorKind::Shape);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn neighbours_differ() {
     assert_eq!(filled(&[3]).diff(5, 0).shape().unwrap(), [0]);
     assert_eq!(filled(&[3]).diff(0, 0).to_vec::<f32>().unwrap(), [-4.0, 3.0, -1.0]);
     assert_eq!(Array::from([true, false, false]).diff(1, 0).to_vec::<bool>().unwrap(), [true, false]);
-    assert_eq!(refused(&filled(&[4]).put(&mesh(), p!["X"]).diff(1, 0)).0, ErrorKind::Sharding);
+    assert_eq!(rejected(&filled(&[4]).put(&mesh(), p!["X"]).diff(1, 0)).0, ErrorKind::Sharding);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn grids_and_indices_are_coordinates() {
     assert_eq!(both[0].to_vec::<i32>().unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
     assert!(meshgrid::<Array>([], GridIndexing::Ij).is_empty());
     assert_eq!(meshgrid([&x], GridIndexing::Xy)[0].shape().unwrap(), [4]);
-    assert!(refused(&meshgrid([&x, &filled(&[2, 2])], GridIndexing::Xy)[1]).1.contains("made of vectors"));
+    assert!(rejected(&meshgrid([&x, &filled(&[2, 2])], GridIndexing::Xy)[1]).1.contains("made of vectors"));
     assert_eq!(Array::indices([2, 3]).to_vec::<i32>().unwrap(), [0, 0, 0, 1, 1, 1, 0, 1, 2, 0, 1, 2]);
     assert_eq!(Array::indices([0usize; 0]).shape().unwrap(), [0]);
     assert!(Array::indices([usize::MAX, 2]).ty().is_err());
@@ -138,7 +138,7 @@ fn diagonals_are_taken_and_made() {
     for bad in
         [filled(&[4]).trace(0), filled(&[2, 2, 2]).diag(0), Array::tri([3], 0), filled(&[2]).diag(i64::MAX)]
     {
-        assert_eq!(refused(&bad).0, ErrorKind::Shape);
+        assert_eq!(rejected(&bad).0, ErrorKind::Shape);
     }
 }
 
@@ -161,13 +161,13 @@ fn products_have_other_names() {
         ("float32[]", filled(&[8]).square().sum(..).item::<f32>().unwrap().into())
     );
     let x = filled(&[4]).put(&mesh(), p!["X"]);
-    let choice = refused(&x.vdot(&x)).1;
+    let choice = rejected(&x.vdot(&x)).1;
     assert!(choice.contains("x.vdot_to(&w, p![])"), "{choice}");
     assert_eq!(type_of(x.vdot_to(&x, p![; U: "X"])), "float32[]{U:X}");
     let d: &[(&[usize], Spec)] = &[(&[4], p!["X"]), (&[2], p!["Y"])];
     let (ty, n) = of(d, |x| x[0].outer(&x[1]));
     assert_eq!((ty.as_str(), n[..4].to_vec()), ("float32[4@X,2@Y]", vec![16.0, -12.0, -12.0, 9.0]));
-    assert_eq!(refused(&x.outer(&x)).0, ErrorKind::Sharding);
+    assert_eq!(rejected(&x.outer(&x)).0, ErrorKind::Sharding);
     let e: &[(&[usize], Spec)] = &[(&[4, 2], p!["X"]), (&[3], p![])];
     let (ty, n) = of(e, |x| x[0].kron(&x[1]));
     assert_eq!((ty.as_str(), n[..6].to_vec()), ("float32[4@X,6]", vec![16.0, -12.0, 4.0, -12.0, 9.0, -3.0]));
@@ -177,7 +177,7 @@ fn products_have_other_names() {
         x.inner(Array::from(2.0f32)),
         x.vdot(filled(&[2, 2])),
     ] {
-        assert_eq!(refused(&bad).0, ErrorKind::Shape);
+        assert_eq!(rejected(&bad).0, ErrorKind::Shape);
     }
 }
 
@@ -228,8 +228,8 @@ fn what_is_no_number_is_passed_over() {
     assert_eq!(of_ints.is_inf().to_vec::<bool>().unwrap(), [false; 3]);
     let dx = jit(|x: &Array| grad(x, |x| x.nanmean(..))).call(Array::from([1.0f32, f32::NAN])).unwrap();
     assert_eq!(dx.to_vec::<f32>().unwrap(), [1.0, 0.0]);
-    assert_eq!(refused(&filled(&[0]).nanmax(..)).0, ErrorKind::Shape);
-    assert_eq!(refused(&filled(&[2]).nansum(1)).0, ErrorKind::Shape);
+    assert_eq!(rejected(&filled(&[0]).nanmax(..)).0, ErrorKind::Shape);
+    assert_eq!(rejected(&filled(&[2]).nansum(1)).0, ErrorKind::Shape);
     // An infinite mean does not count as a missing value.
     assert!(Array::from([f32::INFINITY, 1.0]).nanvar(..).item::<f32>().unwrap().is_nan());
 }
@@ -258,10 +258,10 @@ fn statistics_are_those_of_plain_loops() {
     let both: f64 = off[0].iter().zip(&off[1]).map(|(a, b)| a * b).sum::<f64>() / 3.0;
     assert!(ty == "float32[2,2]" && (n[1] - both).abs() < 1e-5);
     let rows = filled(&[2, 4]).put(&mesh(), p![_, "X"]);
-    let choice = refused(&rows.cov()).1;
+    let choice = rejected(&rows.cov()).1;
     assert!(choice.contains("x.cov_to(p!["), "{choice}");
     assert!(rows.cov_to(p!["X"]).allclose(&filled(&[2, 4]).cov()).unwrap());
-    assert_eq!(refused(&filled(&[2, 4]).put(&mesh(), p!["X"]).cov()).0, ErrorKind::Sharding);
+    assert_eq!(rejected(&filled(&[2, 4]).put(&mesh(), p!["X"]).cov()).0, ErrorKind::Sharding);
     assert_eq!(filled(&[4]).cov().shape().unwrap(), [0usize; 0]);
     let (ty, n) = of(&[(&[4, 4], p!["X", "Y"]), (&[3], p![])], |x| x[0].isin(&x[1]));
     let want: Vec<f64> = plain.iter().map(|v| f64::from(u8::from([-4.0, 3.0, -1.0].contains(v)))).collect();
@@ -273,9 +273,9 @@ fn statistics_are_those_of_plain_loops() {
         filled(&[4, 2]).average(filled(&[2]), ..),
         filled(&[2, 2, 2]).cov(),
     ] {
-        assert_eq!(refused(&bad).0, ErrorKind::Shape);
+        assert_eq!(rejected(&bad).0, ErrorKind::Shape);
     }
-    assert_eq!(refused(&filled(&[2]).isin(Array::from([1, 2]))).0, ErrorKind::Dtype);
+    assert_eq!(rejected(&filled(&[2]).isin(Array::from([1, 2]))).0, ErrorKind::Dtype);
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn a_map_takes_slice_after_slice() {
     let (x, y) = (filled(&[3]), filled(&[3, 2]));
     let (sum, twice) = map((&x, &y), |(x, y)| (y.sum(..) + &x, x * 2.0));
     assert_eq!((sum.shape().unwrap().to_vec(), twice.shape().unwrap().to_vec()), (vec![3], vec![3]));
-    assert_eq!(refused(&map(Array::from(1.0f32), |x| x)).0, ErrorKind::Shape);
-    assert_eq!(refused(&map(filled(&[4]).put(&mesh(), p!["X"]), |x| x)).0, ErrorKind::Sharding);
+    assert_eq!(rejected(&map(Array::from(1.0f32), |x| x)).0, ErrorKind::Shape);
+    assert_eq!(rejected(&map(filled(&[4]).put(&mesh(), p!["X"]), |x| x)).0, ErrorKind::Sharding);
 }
 
 #[test]

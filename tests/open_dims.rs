@@ -50,8 +50,8 @@ fn only_constraints_leave_dimensions_open() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let x = Array::ones([8, 4]);
     let on = x.put(&mesh, p!["X", _]);
-    for refused in [x.put(&mesh, p!["?", _]).ty(), on.reshard(p!["?", _]).ty(), on.sum_to(1, p!["?"]).ty()] {
-        let error = refused.expect_err("it is no constraint").to_string();
+    for rejected in [x.put(&mesh, p!["?", _]).ty(), on.reshard(p!["?", _]).ty(), on.sum_to(1, p!["?"]).ty()] {
+        let error = rejected.expect_err("it is no constraint").to_string();
         assert!(error.contains("leaves a dimension open, which only a constraint may"), "{error}");
     }
     let error = Mesh::new([("?", 2)]).expect_err("no axis is named so").to_string();
@@ -60,7 +60,7 @@ fn only_constraints_leave_dimensions_open() -> Result<()> {
 }
 
 #[test]
-fn what_moves_unasked_is_refused_beyond_a_limit() -> Result<()> {
+fn what_moves_unasked_is_rejected_beyond_a_limit() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let (x, w) = (Array::ones([64, 16]).put(&mesh, p!["X", _]), Array::ones([16, 8]).put(&mesh, p!["X", _]));
     let layer = |x: &Array, w: &Array| x.dot(w);

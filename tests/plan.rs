@@ -314,7 +314,7 @@ fn texts_are_read_by_others() -> Result<()> {
 }
 
 #[test]
-fn a_machine_that_is_none_is_refused() -> Result<()> {
+fn a_machine_that_is_none_is_rejected() -> Result<()> {
     let mesh = mesh()?;
     let plan = |m: &Machine| {
         let sum = jit(|x: &Array| x.sum(..)).lower(F32.array_type([64]).on(&mesh, p!["X"]));
@@ -338,7 +338,7 @@ fn a_machine_that_is_none_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_sweep_ranks_what_fits_what_does_not_and_what_is_refused() -> Result<()> {
+fn a_sweep_ranks_what_fits_what_does_not_and_what_is_rejected() -> Result<()> {
     use atmesh::plan::{mesh_shapes, sweep};
     assert_eq!(mesh_shapes::<3>(4), [[1, 1, 4], [1, 2, 2], [1, 4, 1], [2, 1, 2], [2, 2, 1], [4, 1, 1]]);
     assert_eq!(

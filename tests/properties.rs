@@ -445,7 +445,7 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
                 Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh) => {
                     drop(error_checks::well(e))
                 }
-                Err(e) => return Err(fail("refused", e)),
+                Err(e) => return Err(fail("rejected", e)),
             }
         }
         let run = |engine| {
@@ -533,7 +533,7 @@ fn types_parse_as_they_print() {
 /// Parsing texts that resemble types gives a type or an error, never a panic; a parsed type prints
 /// as text that parses to the same type.
 #[test]
-fn any_text_is_read_or_refused() {
+fn any_text_is_read_or_rejected() {
     let words = vec![
         "f32",
         "float32",

@@ -64,7 +64,7 @@ fn nothing_moves() -> Result<()> {
 }
 
 #[test]
-fn what_would_move_is_refused() -> Result<()> {
+fn what_would_move_is_rejected() -> Result<()> {
     let mesh: &[_] = &[("X", 2), ("Y", 2)];
     for (from, sizes) in [
         // The major part is not fully sharded: the blocks of the result would be strided.

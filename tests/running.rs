@@ -67,7 +67,7 @@ fn donation_takes_the_argument() {
 }
 
 #[test]
-fn compiled_functions_refuse_other_types() {
+fn compiled_functions_reject_other_types() {
     let c = jit(|x: &(Array, Array)| &x.0 + &x.1)
         .lower(&(Array::from(1), Array::from(2)))
         .unwrap()

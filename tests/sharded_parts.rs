@@ -71,7 +71,7 @@ fn what_is_read_moves_alone() {
 }
 
 #[test]
-fn refusals_say_where_the_part_may_be() {
+fn errors_say_where_the_part_may_be() {
     let rows: [(Index, &[&str]); 6] = [
         (ix![0], &["x.at(ix![0]).out_sharding(p![\"Y\"]).get()"]),
         (ix![.., -1], &["x.at(ix![.., -1]).out_sharding(p![\"X\"]).get()"]),

@@ -63,7 +63,7 @@ fn all_errors_of_a_trace_come_together() {
 }
 
 #[test]
-fn a_value_kept_after_its_trace_is_refused() {
+fn a_value_kept_after_its_trace_is_rejected() {
     let kept = std::cell::RefCell::new(None);
     let f = jit(|x: &Array| {
         *kept.borrow_mut() = Some(x.clone());

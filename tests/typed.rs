@@ -113,7 +113,7 @@ fn the_door_names_both_types_and_the_dim() {
         (x.typed::<T![f32; 8@X, 16; U: Y]>().err(), "sharding"),
         (x.typed::<T![f32; 8@X, 16; V: Y]>().err(), "varying"),
     ] {
-        let error = error.expect("refused");
+        let error = error.expect("rejected");
         assert_eq!(error.kind().name(), kind, "{error}");
         assert!(error.to_string().contains("float32[8@X,16]"), "{error}");
     }

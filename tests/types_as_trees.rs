@@ -78,8 +78,8 @@ fn types_are_placed_by_specs_on_a_mesh_without_devices() -> Result<()> {
     }
     // Arrays with data cannot be on this mesh, which is abstract.
     let f = jit(|x: &Array| x * 2.0).on(&large).in_specs(p!["data"]);
-    let refused = f.lower(Array::ones([8192])).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("is abstract: it has no devices that could hold data"), "{refused}");
+    let rejected = f.lower(Array::ones([8192])).map(drop).unwrap_err().to_string();
+    assert!(rejected.contains("is abstract: it has no devices that could hold data"), "{rejected}");
     let uneven = f.lower(F32.array_type([100])).map(drop).unwrap_err().to_string();
     assert!(uneven.contains("4096"), "{uneven}");
     Ok(())

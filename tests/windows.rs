@@ -232,61 +232,65 @@ fn windows_far_away_are_the_fill() -> Result<()> {
 }
 
 #[test]
-fn what_is_refused_says_what_to_write() {
+fn what_is_rejected_says_what_to_write() {
     let (x, w) = (Array::ones([2, 4, 8]), Array::ones([6, 4, 3]));
     let how = ConvOptions::default;
-    let refused = |y: Array, kind: ErrorKind, word: &str| {
+    let rejected = |y: Array, kind: ErrorKind, word: &str| {
         let error = y.ty().expect_err(word);
         assert_eq!(error.kind(), kind, "{error}");
         let text = error.to_string();
         assert!(text.contains(word) && text.contains("help"), "{text}");
     };
-    refused(x.conv(Array::ones([6, 3, 3])), ErrorKind::Shape, "contracting dimensions must be equal");
-    refused(x.conv(Array::ones([6, 4])), ErrorKind::Shape, "rank");
-    refused(x.conv(w.astype(F64)), ErrorKind::Dtype, "float64");
-    refused(x.astype(Bool).conv(w.astype(Bool)), ErrorKind::Dtype, "bool");
-    refused(x.conv_with(&w, how().strides([1, 1])), ErrorKind::Shape, "2 strides for 1");
-    refused(x.conv_with(&w, how().strides([0])), ErrorKind::Shape, "stride");
-    refused(x.conv_with(&w, how().dilation([0])), ErrorKind::Shape, "dilation");
-    refused(x.conv_with(&w, how().base_dilation([0])), ErrorKind::Shape, "dilation");
-    refused(x.conv_with(&w, how().padding([(1, 1), (0, 0)])), ErrorKind::Shape, "2 paddings for 1");
-    refused(x.conv_with(&w, how().padding([(-5, -5)])), ErrorKind::Shape, "leaves out more");
-    refused(x.conv_with(&w, how().padding([(i64::MAX, 1)])), ErrorKind::Shape, "counted");
-    refused(x.conv_with(&w, how().padding([(i64::MIN, 1)])), ErrorKind::Shape, "leaves out more");
-    refused(x.conv_with(&w, how().strides([usize::MAX])), ErrorKind::Shape, "counted");
+    rejected(x.conv(Array::ones([6, 3, 3])), ErrorKind::Shape, "contracting dimensions must be equal");
+    rejected(x.conv(Array::ones([6, 4])), ErrorKind::Shape, "rank");
+    rejected(x.conv(w.astype(F64)), ErrorKind::Dtype, "float64");
+    rejected(x.astype(Bool).conv(w.astype(Bool)), ErrorKind::Dtype, "bool");
+    rejected(x.conv_with(&w, how().strides([1, 1])), ErrorKind::Shape, "2 strides for 1");
+    rejected(x.conv_with(&w, how().strides([0])), ErrorKind::Shape, "stride");
+    rejected(x.conv_with(&w, how().dilation([0])), ErrorKind::Shape, "dilation");
+    rejected(x.conv_with(&w, how().base_dilation([0])), ErrorKind::Shape, "dilation");
+    rejected(x.conv_with(&w, how().padding([(1, 1), (0, 0)])), ErrorKind::Shape, "2 paddings for 1");
+    rejected(x.conv_with(&w, how().padding([(-5, -5)])), ErrorKind::Shape, "leaves out more");
+    rejected(x.conv_with(&w, how().padding([(i64::MAX, 1)])), ErrorKind::Shape, "counted");
+    rejected(x.conv_with(&w, how().padding([(i64::MIN, 1)])), ErrorKind::Shape, "leaves out more");
+    rejected(x.conv_with(&w, how().strides([usize::MAX])), ErrorKind::Shape, "counted");
     let far = how().padding([(1 << 38, 1 << 38)]).strides([1 << 19]).dilation([1 << 19]);
-    refused(x.conv_with(&w, far), ErrorKind::Shape, "smaller steps");
-    refused(x.conv_with(&w, how().padding(Padding::Same).base_dilation([2])), ErrorKind::Shape, "in numbers");
-    refused(x.conv_with(&w, how().groups(0)), ErrorKind::Shape, "0 groups");
-    refused(x.conv_with(&w, how().groups(3)), ErrorKind::Shape, "3 groups do not divide");
-    refused(x.conv_with(&w, how().groups(2).batch_groups(2)), ErrorKind::Shape, "at once");
-    refused(x.conv_with(&w, how().batch_groups(4)), ErrorKind::Shape, "4 groups do not divide the batch");
-    refused(x.conv_with(&w, how().layout("NC", "OIH", "NCH")), ErrorKind::Shape, "names 2 dimensions");
-    refused(x.conv_with(&w, how().layout("NCC", "OIH", "NCH")), ErrorKind::Shape, "twice");
-    refused(x.conv_with(&w, how().layout("NCW", "OIH", "NCH")), ErrorKind::Shape, "spatial");
-    refused(x.conv_with(&w, how().layout("XCH", "OIH", "NCH")), ErrorKind::Shape, "no N");
-    refused(x.conv_with(&w, how().accum_dtype(I32)), ErrorKind::Dtype, "not summed as int32");
-    refused(x.conv_transpose_with(&w, how().base_dilation([2])), ErrorKind::Shape, "strides");
+    rejected(x.conv_with(&w, far), ErrorKind::Shape, "smaller steps");
+    rejected(
+        x.conv_with(&w, how().padding(Padding::Same).base_dilation([2])),
+        ErrorKind::Shape,
+        "in numbers",
+    );
+    rejected(x.conv_with(&w, how().groups(0)), ErrorKind::Shape, "0 groups");
+    rejected(x.conv_with(&w, how().groups(3)), ErrorKind::Shape, "3 groups do not divide");
+    rejected(x.conv_with(&w, how().groups(2).batch_groups(2)), ErrorKind::Shape, "at once");
+    rejected(x.conv_with(&w, how().batch_groups(4)), ErrorKind::Shape, "4 groups do not divide the batch");
+    rejected(x.conv_with(&w, how().layout("NC", "OIH", "NCH")), ErrorKind::Shape, "names 2 dimensions");
+    rejected(x.conv_with(&w, how().layout("NCC", "OIH", "NCH")), ErrorKind::Shape, "twice");
+    rejected(x.conv_with(&w, how().layout("NCW", "OIH", "NCH")), ErrorKind::Shape, "spatial");
+    rejected(x.conv_with(&w, how().layout("XCH", "OIH", "NCH")), ErrorKind::Shape, "no N");
+    rejected(x.conv_with(&w, how().accum_dtype(I32)), ErrorKind::Dtype, "not summed as int32");
+    rejected(x.conv_transpose_with(&w, how().base_dilation([2])), ErrorKind::Shape, "strides");
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).expect("a mesh");
     let features = x.put(&mesh, p![_, "X", _]);
-    refused(
+    rejected(
         features.conv_with(Array::ones([6, 2, 3]), how().groups(2)),
         ErrorKind::Sharding,
         "grouped features must be unsharded",
     );
-    refused(features.conv(w.put(&mesh, p![_, "X", _])), ErrorKind::Sharding, "contracted");
-    refused(x.put(&mesh, p![_, _, ("X", "Y")]).conv(&w), ErrorKind::Sharding, "does not divide");
-    refused(x.conv(Array::ones([6, 4, 4]).put(&mesh, p![_, _, "X"])), ErrorKind::Sharding, "unsharded");
+    rejected(features.conv(w.put(&mesh, p![_, "X", _])), ErrorKind::Sharding, "contracted");
+    rejected(x.put(&mesh, p![_, _, ("X", "Y")]).conv(&w), ErrorKind::Sharding, "does not divide");
+    rejected(x.conv(Array::ones([6, 4, 4]).put(&mesh, p![_, _, "X"])), ErrorKind::Sharding, "unsharded");
     let window = |w: &[usize], how: WindowOptions| x.window_sum_with(w, how);
-    refused(window(&[1, 1], WindowOptions::default()), ErrorKind::Shape, "the window has 2 sizes");
-    refused(window(&[1, 0, 1], WindowOptions::default()), ErrorKind::Shape, "size 0");
-    refused(window(&[1, 2, 1], WindowOptions::default().strides([1, 0, 1])), ErrorKind::Shape, "stride");
-    refused(window(&[1, 2, 1], WindowOptions::default().padding([(1, 1)])), ErrorKind::Shape, "1 paddings");
-    refused(x.window_and([1, 2, 2]), ErrorKind::Dtype, "float32");
-    refused(x.astype(Bool).window_sum([1, 2, 2]), ErrorKind::Dtype, "bool");
-    refused(x.astype(I32).avg_pool([2]), ErrorKind::Dtype, "no mean");
-    refused(x.max_pool([1, 1, 1, 1]), ErrorKind::Shape, "4 sizes");
-    refused(x.put(&mesh, p![_, _, "X"]).window_max([1, 1, 2]), ErrorKind::Sharding, "does not divide");
+    rejected(window(&[1, 1], WindowOptions::default()), ErrorKind::Shape, "the window has 2 sizes");
+    rejected(window(&[1, 0, 1], WindowOptions::default()), ErrorKind::Shape, "size 0");
+    rejected(window(&[1, 2, 1], WindowOptions::default().strides([1, 0, 1])), ErrorKind::Shape, "stride");
+    rejected(window(&[1, 2, 1], WindowOptions::default().padding([(1, 1)])), ErrorKind::Shape, "1 paddings");
+    rejected(x.window_and([1, 2, 2]), ErrorKind::Dtype, "float32");
+    rejected(x.astype(Bool).window_sum([1, 2, 2]), ErrorKind::Dtype, "bool");
+    rejected(x.astype(I32).avg_pool([2]), ErrorKind::Dtype, "no mean");
+    rejected(x.max_pool([1, 1, 1, 1]), ErrorKind::Shape, "4 sizes");
+    rejected(x.put(&mesh, p![_, _, "X"]).window_max([1, 1, 2]), ErrorKind::Sharding, "does not divide");
 }
 
 /// Returns the elements of each window of a `[5, 7]` array by the definition, with their indices,

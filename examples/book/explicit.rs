@@ -19,16 +19,16 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.gt(0.5).select(a, 0.0); a);
     // ANCHOR_END: elementwise
 
-    section("elementwise-refused");
-    // ANCHOR: elementwise-refused
+    section("elementwise-error");
+    // ANCHOR: elementwise-error
     let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p!["Y", _]));
-    refused!(a + b; a, b);
+    rejected!(a + b; a, b);
     rule!(a + b.reshard(p!["X", _]); a, b);
     let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "X"]));
-    refused!(a + b; a, b);
+    rejected!(a + b; a, b);
     let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "Y"]));
-    refused!(a.gt(0.5).select(a, b); a, b);
-    // ANCHOR_END: elementwise-refused
+    rejected!(a.gt(0.5).select(a, b); a, b);
+    // ANCHOR_END: elementwise-error
 
     section("broadcast");
     // ANCHOR: broadcast
@@ -40,11 +40,11 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(vector.broadcast_in_dim_to([8, 8], [1], p!["X", "Y"]); vector);
     // ANCHOR_END: broadcast
 
-    section("broadcast-refused");
-    // ANCHOR: broadcast-refused
+    section("broadcast-error");
+    // ANCHOR: broadcast-error
     let (column, row) = (ones([8, 1], p!["X", _]), ones([1, 8], p![_, "X"]));
-    refused!(column + row; column, row);
-    // ANCHOR_END: broadcast-refused
+    rejected!(column + row; column, row);
+    // ANCHOR_END: broadcast-error
 
     section("reduce");
     // ANCHOR: reduce
@@ -60,10 +60,10 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.argmax(1); a);
     // ANCHOR_END: reduce
 
-    section("reduce-refused");
-    // ANCHOR: reduce-refused
-    refused!(a.sum_to(0, p![_; U: "Y"]); a);
-    // ANCHOR_END: reduce-refused
+    section("reduce-error");
+    // ANCHOR: reduce-error
+    rejected!(a.sum_to(0, p![_; U: "Y"]); a);
+    // ANCHOR_END: reduce-error
 
     section("dot-whole");
     // ANCHOR: dot-whole
@@ -82,7 +82,7 @@ pub(crate) fn chapter() -> Result<()> {
     section("dot-both");
     // ANCHOR: dot-both
     let (a, b) = (ones([8, 8], p![_, "X"]), ones([8, 8], p!["X", _]));
-    refused!(a.dot(b); a, b);
+    rejected!(a.dot(b); a, b);
     rule!(a.dot_to(b, p![]); a, b => "dot-both");
     rule!(a.dot_to(b, p!["X", _]); a, b => "dot-scatter");
     rule!(a.dot_to(b, p![_, _; U: "X"]); a, b => "dot-unreduced");
@@ -91,7 +91,7 @@ pub(crate) fn chapter() -> Result<()> {
     section("dot-same");
     // ANCHOR: dot-same
     let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "X"]));
-    refused!(a.dot(b); a, b);
+    rejected!(a.dot(b); a, b);
     rule!(a.dot(b.reshard(p![])); a, b => "dot-same");
     rule!(a.dot_to(b, p!["X", _]); a, b);
     // ANCHOR_END: dot-same
@@ -109,11 +109,11 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(einsum_to("bqd,df->bqf", [h, v], p!["X", _, _]); h, v);
     // ANCHOR_END: einsum
 
-    section("einsum-refused");
-    // ANCHOR: einsum-refused
+    section("einsum-error");
+    // ANCHOR: einsum-error
     let k = Array::ones([4, 8, 16]).put(&mesh, p!["Y", _, _]);
-    refused!(einsum("bqd,bkd->bqk", [q, k]); q, k);
-    // ANCHOR_END: einsum-refused
+    rejected!(einsum("bqd,bkd->bqk", [q, k]); q, k);
+    // ANCHOR_END: einsum-error
 
     section("reshape");
     // ANCHOR: reshape
@@ -127,12 +127,12 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.reshape([2, 4]); a);
     // ANCHOR_END: reshape
 
-    section("reshape-refused");
-    // ANCHOR: reshape-refused
+    section("reshape-error");
+    // ANCHOR: reshape-error
     let a = ones([8, 8], p![_, "Y"]);
-    refused!(a.reshape([64]); a);
+    rejected!(a.reshape([64]); a);
     rule!(a.reshape_to([64], p!["Y"]); a => "reshape-to");
-    // ANCHOR_END: reshape-refused
+    // ANCHOR_END: reshape-error
 
     section("transpose");
     // ANCHOR: transpose
@@ -152,11 +152,11 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(stack([a, b], 0); a, b);
     // ANCHOR_END: concat
 
-    section("concat-refused");
-    // ANCHOR: concat-refused
+    section("concat-error");
+    // ANCHOR: concat-error
     let b = ones([8, 4], p![]);
-    refused!(concat([a, b], 1); a, b);
-    // ANCHOR_END: concat-refused
+    rejected!(concat([a, b], 1); a, b);
+    // ANCHOR_END: concat-error
 
     section("slice");
     // ANCHOR: slice
@@ -171,11 +171,11 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.at(ix![.., 0]).set(row); a, row);
     // ANCHOR_END: slice
 
-    section("slice-refused");
-    // ANCHOR: slice-refused
-    refused!(a.slice(ix![..3]); a);
-    refused!(a.pad(0.0, [(1, 0, 0), (0, 0, 0)]); a);
-    // ANCHOR_END: slice-refused
+    section("slice-error");
+    // ANCHOR: slice-error
+    rejected!(a.slice(ix![..3]); a);
+    rejected!(a.pad(0.0, [(1, 0, 0), (0, 0, 0)]); a);
+    // ANCHOR_END: slice-error
 
     section("creation");
     // ANCHOR: creation
@@ -189,10 +189,10 @@ pub(crate) fn chapter() -> Result<()> {
     println!("{}", type_of(a.full_like(7)));
     // ANCHOR_END: creation
 
-    section("creation-refused");
-    // ANCHOR: creation-refused
-    crate::show::refused(Array::zeros(F32.array_type([6, 4]).on(&mesh, p!["Y", _])).ty())?;
-    // ANCHOR_END: creation-refused
+    section("creation-error");
+    // ANCHOR: creation-error
+    crate::show::rejected(Array::zeros(F32.array_type([6, 4]).on(&mesh, p!["Y", _])).ty())?;
+    // ANCHOR_END: creation-error
 
     section("reshard");
     // ANCHOR: reshard
@@ -209,10 +209,10 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(parts.reshard(p!["X"]); parts);
     // ANCHOR_END: reshard
 
-    section("reshard-refused");
-    // ANCHOR: reshard-refused
-    refused!(rows.reshard(p!["Z"]); rows);
-    // ANCHOR_END: reshard-refused
+    section("reshard-error");
+    // ANCHOR: reshard-error
+    rejected!(rows.reshard(p!["Z"]); rows);
+    // ANCHOR_END: reshard-error
 
     section("unreduced");
     // ANCHOR: unreduced
@@ -220,7 +220,7 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.sum_to(0, p![_; U: "X"]); a);
     let parts = a.sum_to(0, p![_; U: "X"]);
     rule!(parts + parts; parts);
-    refused!(parts.exp(); parts);
+    rejected!(parts.exp(); parts);
     // ANCHOR_END: unreduced
 
     section("exercise1");
@@ -229,7 +229,7 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.sum(0); a);
     rule!(a.slice(ix![.., 2..6]); a);
     rule!(a.reshape([64]); a);
-    refused!(a + b.t(); a, b);
+    rejected!(a + b.t(); a, b);
     // ANCHOR_END: exercise1
 
     section("exercise2");
@@ -243,8 +243,8 @@ pub(crate) fn chapter() -> Result<()> {
     // ANCHOR: exercise3
     let (a, b, c) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "Y"]), ones([8, 8], p!["Y", _]));
     rule!(a + b; a, b);
-    refused!(a + c; a, c);
-    refused!(b + c; b, c);
+    rejected!(a + c; a, c);
+    rejected!(b + c; b, c);
     // ANCHOR_END: exercise3
 
     section("exercise4");
@@ -261,7 +261,7 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(x.dot(w); x, w);
     rule!(x.dot(v); x, v);
     let h = x.dot(&w);
-    refused!(h.dot(v); h, v);
+    rejected!(h.dot(v); h, v);
     rule!(h.dot_to(v, p!["X", _]); h, v);
     // ANCHOR_END: exercise5
 
@@ -270,7 +270,7 @@ pub(crate) fn chapter() -> Result<()> {
     let a = ones([8, 8], p!["X", "Y"]);
     rule!(a.reshape([4, 2, 8]); a);
     rule!(a.reshape([8, 4, 2]); a);
-    refused!(a.reshape([8, 2, 4]); a);
+    rejected!(a.reshape([8, 2, 4]); a);
     // ANCHOR_END: exercise6
 
     section("exercise7");

@@ -1,6 +1,6 @@
 //! Devices, mesh axes, axis types and meshes.
 
-use crate::show::{figure, refused, section};
+use crate::show::{figure, rejected, section};
 use atmesh::AxisType;
 use atmesh::prelude::*;
 
@@ -79,7 +79,7 @@ pub(crate) fn chapter() -> Result<()> {
     let blocks = rows.put(&by_blocks, p!["X", "Y"]);
     println!("{} → {}", type_of(&rows), type_of(&blocks));
     assert_eq!(rows.to_vec::<i32>()?, blocks.to_vec::<i32>()?);
-    refused((&rows + &blocks).ty())?;
+    rejected((&rows + &blocks).ty())?;
     // ANCHOR_END: several
 
     section("none");
@@ -90,12 +90,12 @@ pub(crate) fn chapter() -> Result<()> {
     println!("{}", type_of(nowhere + somewhere));
     // ANCHOR_END: none
 
-    section("refusals");
-    // ANCHOR: refusals
-    refused(Mesh::new([("X", 2), ("X", 4)]))?;
-    refused(Mesh::new([("X", 2), ("Y", 0)]))?;
-    refused(Mesh::of_devices(&atmesh::devices(6)?, [("X", 2), ("Y", 4)]))?;
-    refused(Mesh::of_devices(&[d[0], d[0]], [("X", 2)]))?;
-    // ANCHOR_END: refusals
+    section("errors");
+    // ANCHOR: errors
+    rejected(Mesh::new([("X", 2), ("X", 4)]))?;
+    rejected(Mesh::new([("X", 2), ("Y", 0)]))?;
+    rejected(Mesh::of_devices(&atmesh::devices(6)?, [("X", 2), ("Y", 4)]))?;
+    rejected(Mesh::of_devices(&[d[0], d[0]], [("X", 2)]))?;
+    // ANCHOR_END: errors
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Mixed modes: each mesh axis has its own mode, and a region of a program can change it.
 
-use crate::show::{communication, refused, section};
+use crate::show::{communication, rejected, section};
 use atmesh::prelude::*;
 use atmesh::{AxisType, auto_axes_over, explicit_axes_over};
 
@@ -26,15 +26,15 @@ pub(crate) fn chapter() -> Result<()> {
     // ANCHOR: constrain
     let pinned = jit(|x: &Array, w: &Array| x.dot(w).constrain(p![_, "model"]).relu());
     println!("{}", pinned.call((&x, &w))?.sharding()?.expect("it lies on a mesh"));
-    refused(x.constrain(p!["data"]).ty())?;
-    refused(x.reshard(p!["model", _]).ty())?;
+    rejected(x.constrain(p!["data"]).ty())?;
+    rejected(x.reshard(p!["model", _]).ty())?;
     // ANCHOR_END: constrain
 
     section("auto");
     // ANCHOR: auto
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Key::new(0).normal([8, 8]).put(&mesh, p!["X", "Y"]);
-    refused(x.dot(&x).ty())?;
+    rejected(x.dot(&x).ty())?;
     let power = jit(|x: &Array| {
         auto_axes(x, p!["X", "Y"], |x| {
             println!("inside: {}", type_of(&x));
@@ -121,13 +121,13 @@ pub(crate) fn chapter() -> Result<()> {
     println!("outside: {}", type_of(f.call(&x)?));
     // ANCHOR_END: manual
 
-    section("refusals");
-    // ANCHOR: refusals
-    refused(auto_axes(&x, p!["X", "X"], |x| x).ty())?;
-    refused(auto_axes_over("Z", &x, p!["X"], |x| x).ty())?;
-    refused(auto_axes(Array::ones([4]), p![], |x| x).ty())?;
-    refused(explicit_axes(Array::ones([6]).put(&auto, p![]), p!["Y"], |x| x).ty())?;
-    // ANCHOR_END: refusals
+    section("errors");
+    // ANCHOR: errors
+    rejected(auto_axes(&x, p!["X", "X"], |x| x).ty())?;
+    rejected(auto_axes_over("Z", &x, p!["X"], |x| x).ty())?;
+    rejected(auto_axes(Array::ones([4]), p![], |x| x).ty())?;
+    rejected(explicit_axes(Array::ones([6]).put(&auto, p![]), p!["Y"], |x| x).ty())?;
+    // ANCHOR_END: errors
 
     section("exercise1");
     // ANCHOR: exercise1

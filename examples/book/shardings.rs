@@ -1,6 +1,6 @@
 //! Specs, blocks and replicas: how a sharding divides an array among the devices.
 
-use crate::show::{figure, refused, section};
+use crate::show::{figure, rejected, section};
 use atmesh::prelude::*;
 
 pub(crate) fn chapter() -> Result<()> {
@@ -62,7 +62,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("divide");
     // ANCHOR: divide
-    refused(Array::ones([6, 8]).put(&mesh, p!["Y", _]).ty())?;
+    rejected(Array::ones([6, 8]).put(&mesh, p!["Y", _]).ty())?;
     println!("{}", type_of(Array::ones([0, 8]).put(&mesh, p!["Y", _])));
     let auto = Mesh::auto([("X", 2), ("Y", 4)])?;
     let uneven = Array::ones([6, 8]).put(&auto, p!["Y", _]);
@@ -87,12 +87,12 @@ pub(crate) fn chapter() -> Result<()> {
     println!("{ba} and {rows}: equal {}, equivalent {}", ba == rows, ba.is_equivalent(&rows));
     // ANCHOR_END: equal
 
-    section("refusals");
-    // ANCHOR: refusals
-    refused(x.put(&mesh, p!["X", "X"]).ty())?;
-    refused(x.put(&mesh, p!["Z"]).ty())?;
-    refused(x.put(&mesh, p!["X", _, "Y"]).ty())?;
-    // ANCHOR_END: refusals
+    section("errors");
+    // ANCHOR: errors
+    rejected(x.put(&mesh, p!["X", "X"]).ty())?;
+    rejected(x.put(&mesh, p!["Z"]).ty())?;
+    rejected(x.put(&mesh, p!["X", _, "Y"]).ty())?;
+    // ANCHOR_END: errors
 
     section("print");
     // ANCHOR: print

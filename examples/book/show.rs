@@ -31,9 +31,9 @@ macro_rules! rule {
     };
 }
 
-/// `refused!(a + b; a, b)` prints the error of `a + b` as a program of `a` and `b`.
-macro_rules! refused {
-    ($f:expr; $($x:ident),+) => { $crate::show::refused(lowered!($f; $($x),+))? };
+/// `rejected!(a + b; a, b)` prints the error of `a + b` as a program of `a` and `b`.
+macro_rules! rejected {
+    ($f:expr; $($x:ident),+) => { $crate::show::rejected(lowered!($f; $($x),+))? };
 }
 
 /// Lowers the program of an expression.
@@ -88,9 +88,9 @@ pub(crate) fn communication(report: &Collectives) -> String {
     report.iter().map(tell).collect::<Vec<_>>().join("; ")
 }
 
-pub(crate) fn refused<T>(result: Result<T>) -> Result<()> {
+pub(crate) fn rejected<T>(result: Result<T>) -> Result<()> {
     match result {
-        Ok(_) => Err(Error::other("this was to be refused")),
+        Ok(_) => Err(Error::other("this was to be rejected")),
         Err(e) => {
             println!("\n{e}\n");
             Ok(())

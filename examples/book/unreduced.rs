@@ -60,16 +60,16 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(u * r; u, r);
     // ANCHOR_END: linear
 
-    section("refused");
-    // ANCHOR: refused
-    refused!(u.exp(); u);
-    refused!(u * u; u);
-    refused!(u + v; u, v);
-    refused!(u + 1.0; u);
-    refused!(3.0 * u; u);
+    section("error");
+    // ANCHOR: error
+    rejected!(u.exp(); u);
+    rejected!(u * u; u);
+    rejected!(u + v; u, v);
+    rejected!(u + 1.0; u);
+    rejected!(3.0 * u; u);
     let three = Array::from(3.0f32).put(&mesh, p![; R: "X"]);
     rule!(three * u; three, u);
-    // ANCHOR_END: refused
+    // ANCHOR_END: error
 
     section("why");
     // ANCHOR: why

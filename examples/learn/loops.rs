@@ -13,8 +13,8 @@ fn main() -> Result<()> {
     branches()?;
     println!("== collectives");
     collectives()?;
-    println!("== refused");
-    refused()?;
+    println!("== error");
+    rejected()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -135,8 +135,8 @@ fn collectives() -> Result<()> {
 }
 // ANCHOR_END: collectives
 
-// ANCHOR: refused
-fn refused() -> Result<()> {
+// ANCHOR: error
+fn rejected() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::ones([8]).put(&mesh, p!["X"]);
     let changes = jit(|x: &Array| fori_loop(0..3, x, |_, x| x.reshard(p![])));
@@ -149,7 +149,7 @@ fn refused() -> Result<()> {
     }
     Ok(())
 }
-// ANCHOR_END: refused
+// ANCHOR_END: error
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {

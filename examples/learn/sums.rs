@@ -35,7 +35,7 @@ fn exercise_2() -> Result<()> {
     let u = Array::ones([2, 4]).put(&mesh, p!["X", _]).sum_to(0, p![_; U: "X"]);
     let tell = |what: &str, x: Array| match x.ty() {
         Ok(ty) => println!("{what}: {ty}"),
-        Err(_) => println!("{what}: refused"),
+        Err(_) => println!("{what}: rejected"),
     };
     tell("u.sum(..)", u.sum(..));
     tell("u.max(..)", u.max(..));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// An error of a program: a title, its position in the text, and helps.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal(Box<Parts>);
+pub(crate) struct ErrorResponse(Box<Parts>);
 
 #[derive(Clone, Debug)]
 struct Parts {
@@ -19,18 +19,27 @@ struct Parts {
     helps: Vec<(String, Option<String>)>,
 }
 
-impl Refusal {
+impl ErrorResponse {
     /// Returns an error of the playground's own syntax.
-    pub(crate) fn syntax(title: impl Into<String>) -> Refusal {
-        Refusal::new("syntax", title.into(), String::new())
+    pub(crate) fn syntax(title: impl Into<String>) -> ErrorResponse {
+        ErrorResponse::new("syntax", title.into(), String::new())
     }
-    fn new(kind: &str, title: String, beneath: String) -> Refusal {
+    fn new(kind: &str, title: String, beneath: String) -> ErrorResponse {
         let kind = kind.into();
-        Refusal(Box::new(Parts { field: "program", kind, title, beneath, span: None, helps: Vec::new() }))
+        ErrorResponse(Box::new(Parts {
+            field: "program",
+            kind,
+            title,
+            beneath,
+            span: None,
+            helps: Vec::new(),
+        }))
     }
     /// Converts an error of the crate, without its helps, which are added separately.
-    pub(crate) fn of(error: &Error) -> Refusal {
-        let Some(d) = error.diagnostics().first() else { return Refusal::syntax("an error without words") };
+    pub(crate) fn of(error: &Error) -> ErrorResponse {
+        let Some(d) = error.diagnostics().first() else {
+            return ErrorResponse::syntax("an error without words");
+        };
         let title =
             if d.op.is_empty() { d.fault.message.clone() } else { format!("{}: {}", d.op, d.fault.message) };
         let mut bare = d.clone();
@@ -39,24 +48,24 @@ impl Refusal {
         // the lines that the crate prints below the title: the operands and their marks
         let text = Error::from(bare).to_string();
         let beneath: Vec<&str> = text.lines().skip(1).skip_while(|l| l.trim() == "|").collect();
-        Refusal::new(d.fault.kind.name(), title, beneath.join("\n"))
+        ErrorResponse::new(d.fault.kind.name(), title, beneath.join("\n"))
     }
     /// Returns the field of the page with the error: `mesh`, `operands`, `program` or `target`.
     pub(crate) fn field(&self) -> &'static str {
         self.0.field
     }
     /// Sets the field of the page with the error.
-    pub(crate) fn within(mut self, field: &'static str) -> Refusal {
+    pub(crate) fn within(mut self, field: &'static str) -> ErrorResponse {
         self.0.field = field;
         self
     }
     /// Sets the position of the error in the program, in bytes, unless it has one.
-    pub(crate) fn at(mut self, from: usize, to: usize) -> Refusal {
+    pub(crate) fn at(mut self, from: usize, to: usize) -> ErrorResponse {
         self.0.span.get_or_insert((from, to));
         self
     }
     /// Adds a help; `source` is the text of the field after applying it, if that is possible.
-    pub(crate) fn help(mut self, text: impl Into<String>, source: Option<String>) -> Refusal {
+    pub(crate) fn help(mut self, text: impl Into<String>, source: Option<String>) -> ErrorResponse {
         self.0.helps.push((text.into(), source));
         self
     }

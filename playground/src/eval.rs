@@ -2,7 +2,7 @@
 //!
 //! An error is reported with the part of the text that caused it.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::fixit;
 use crate::methods;
 use crate::syntax::{Kind, Node};
@@ -62,11 +62,11 @@ const CALLS: usize = 6;
 
 impl<'a> Eval<'a> {
     /// Returns the value of `node` with these names in scope.
-    pub(crate) fn value(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+    pub(crate) fn value(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, ErrorResponse> {
         let value = self.kind(node, scope).map_err(|r| r.at(node.from, node.to))?;
         Ok(value)
     }
-    fn kind(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+    fn kind(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, ErrorResponse> {
         Ok(match &node.kind {
             Kind::Number(x) => Value::Number(*x),
             Kind::Text(text) => Value::Text(text.clone()),
@@ -91,7 +91,7 @@ impl<'a> Eval<'a> {
                 ('-', Value::Number(Scalar::Int(x))) => Value::Number(Scalar::Int(-x)),
                 ('-', Value::Number(Scalar::Float(x))) => Value::Number(Scalar::Float(-x)),
                 (_, other) => {
-                    return Err(Refusal::syntax(format!("`{op}` is not defined for {}", other.what())));
+                    return Err(ErrorResponse::syntax(format!("`{op}` is not defined for {}", other.what())));
                 }
             },
             Kind::Binary(op, a, b) => {
@@ -122,14 +122,16 @@ impl<'a> Eval<'a> {
                 let value = match (name.as_str(), values.as_slice()) {
                     ("grad", [Value::Array(at), Value::Closure(f)]) => Value::Array(self.grad(at, f)?),
                     ("grad", _) => {
-                        return Err(Refusal::syntax("grad takes an array and a closure: `grad(&w, |w| …)`"));
+                        return Err(ErrorResponse::syntax(
+                            "grad takes an array and a closure: `grad(&w, |w| …)`",
+                        ));
                     }
                     ("shard_map", [Value::Mesh, ins, Value::Spec(out), Value::Closure(f)]) => {
                         Value::Mapped(Rc::new(Mapped { ins: ins.clone(), out: *out, body: f.clone() }))
                     }
                     ("shard_map", _) => {
                         let say = "shard_map takes the mesh, specs, a spec and a closure";
-                        return Err(Refusal::syntax(say).help(
+                        return Err(ErrorResponse::syntax(say).help(
                             "like `shard_map(&mesh, p![\"X\"], p![], |x| x.sum(..).psum(\"X\")).call(&x)`",
                             None,
                         ));
@@ -140,10 +142,10 @@ impl<'a> Eval<'a> {
             }
         })
     }
-    fn values(&self, nodes: &'a [Node], scope: &Scope<'a>) -> Result<Vec<Value<'a>>, Refusal> {
+    fn values(&self, nodes: &'a [Node], scope: &Scope<'a>) -> Result<Vec<Value<'a>>, ErrorResponse> {
         nodes.iter().map(|n| self.value(n, scope)).collect()
     }
-    fn name(&self, name: &str, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+    fn name(&self, name: &str, scope: &Scope<'a>) -> Result<Value<'a>, ErrorResponse> {
         if let Some((_, value)) = scope.iter().rev().find(|(n, _)| n == name) {
             return Ok(value.clone());
         }
@@ -160,74 +162,74 @@ impl<'a> Eval<'a> {
             _ => {}
         }
         let known: Vec<_> = scope.iter().map(|(n, _)| format!("`{n}`")).collect();
-        Err(Refusal::syntax(format!("there is no `{name}` here"))
+        Err(ErrorResponse::syntax(format!("there is no `{name}` here"))
             .help(format!("names are those of the operands and of `let`: {}", known.join(", ")), None))
     }
     /// Returns the value, or an error with its part of the text if it is an array that carries one.
-    fn result(&self, value: Value<'a>, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
+    fn result(&self, value: Value<'a>, node: &Node, operands: &[&Node]) -> Result<Value<'a>, ErrorResponse> {
         match value {
             Value::Array(x) => self.checked(x, node, operands),
             other => Ok(other),
         }
     }
-    fn checked(&self, x: Array, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
+    fn checked(&self, x: Array, node: &Node, operands: &[&Node]) -> Result<Value<'a>, ErrorResponse> {
         match x.ty() {
             Ok(_) => Ok(Value::Array(x)),
-            Err(e) => Err(fixit::refusal(&e, self.text, node, operands)),
+            Err(e) => Err(fixit::error_response(&e, self.text, node, operands)),
         }
     }
     /// Applies a closure of the program to arrays.
-    fn apply(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, Refusal> {
+    fn apply(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, ErrorResponse> {
         if f.params.len() != args.len() {
             let say = format!("the closure has {} parameters, and is given {}", f.params.len(), args.len());
-            return Err(Refusal::syntax(say).at(f.body.from, f.body.to));
+            return Err(ErrorResponse::syntax(say).at(f.body.from, f.body.to));
         }
         if self.calls.get() == CALLS {
             let say = format!("more than {CALLS} closures are called one inside another");
-            return Err(Refusal::syntax(say).at(f.body.from, f.body.to));
+            return Err(ErrorResponse::syntax(say).at(f.body.from, f.body.to));
         }
         self.calls.set(self.calls.get() + 1);
         let value = self.body(f, args);
         self.calls.set(self.calls.get() - 1);
         value
     }
-    fn body(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, Refusal> {
+    fn body(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, ErrorResponse> {
         let named = f.params.iter().cloned().zip(args.iter().cloned().map(Value::Array));
         let scope = f.scope.iter().cloned().chain(named).collect();
         match self.value(f.body, &scope)? {
             Value::Array(x) => Ok(x),
             other => {
                 let say = format!("the closure's result is {}, not an array", other.what());
-                Err(Refusal::syntax(say).at(f.body.from, f.body.to))
+                Err(ErrorResponse::syntax(say).at(f.body.from, f.body.to))
             }
         }
     }
-    fn grad(&self, at: &Array, f: &Closure<'a>) -> Result<Array, Refusal> {
-        let refused = RefCell::new(None);
+    fn grad(&self, at: &Array, f: &Closure<'a>) -> Result<Array, ErrorResponse> {
+        let first_error = RefCell::new(None);
         let g = grad(at, |x: Array| {
             self.apply(f, std::slice::from_ref(&x)).unwrap_or_else(|r| {
-                refused.borrow_mut().get_or_insert(r);
+                first_error.borrow_mut().get_or_insert(r);
                 x.sum(..)
             })
         });
-        refused.into_inner().map_or(Ok(g), Err)
+        first_error.into_inner().map_or(Ok(g), Err)
     }
-    fn mapped(&self, mapped: &Mapped<'a>, args: Vec<Value<'a>>) -> Result<Value<'a>, Refusal> {
+    fn mapped(&self, mapped: &Mapped<'a>, args: Vec<Value<'a>>) -> Result<Value<'a>, ErrorResponse> {
         let arrays: Vec<Array> = args.iter().map(methods::array).collect::<Result<_, _>>()?;
         let ins: Vec<Spec> = match &mapped.ins {
             Value::Spec(spec) => vec![*spec; arrays.len()],
             Value::List(list) => list.iter().map(methods::spec).collect::<Result<_, _>>()?,
-            other => return Err(Refusal::syntax(format!("in_specs are specs, not {}", other.what()))),
+            other => return Err(ErrorResponse::syntax(format!("in_specs are specs, not {}", other.what()))),
         };
-        let refused = RefCell::new(None);
+        let first_error = RefCell::new(None);
         let f = shard_map(self.mesh, ins, mapped.out, |xs: &Vec<Array>| {
             self.apply(&mapped.body, xs).unwrap_or_else(|r| {
-                refused.borrow_mut().get_or_insert(r);
+                first_error.borrow_mut().get_or_insert(r);
                 Array::from(0.0f32)
             })
         });
         let out = f.call(arrays);
-        if let Some(r) = refused.borrow_mut().take() {
+        if let Some(r) = first_error.borrow_mut().take() {
             return Err(r);
         }
         out.map(Value::Array).map_err(|e| fixit::told(&e))
@@ -256,10 +258,12 @@ impl Value<'_> {
 }
 
 /// Converts an array or a number to an operand of an operation.
-pub(crate) fn term(value: &Value<'_>) -> Result<Term, Refusal> {
+pub(crate) fn term(value: &Value<'_>) -> Result<Term, ErrorResponse> {
     match value {
         Value::Array(x) => Ok(Term::from(x)),
         Value::Number(x) => Ok(Term::Number(*x)),
-        other => Err(Refusal::syntax(format!("an array or a number is expected, not {}", other.what()))),
+        other => {
+            Err(ErrorResponse::syntax(format!("an array or a number is expected, not {}", other.what())))
+        }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! If a help gives code, its fix is the whole program with that code inserted.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::syntax::{Kind, Node};
 use atmesh::Error;
 
 /// Returns the error of an operation, which is the expression `node`, with its fixes.
-pub(crate) fn refusal(error: &Error, text: &str, node: &Node, operands: &[&Node]) -> Refusal {
+pub(crate) fn error_response(error: &Error, text: &str, node: &Node, operands: &[&Node]) -> ErrorResponse {
     let span = underlined(node);
     // a help that names no operand refers to the only one
     let alone = error.diagnostics().first().is_some_and(|d| d.operands.len() == 1);
@@ -15,24 +15,24 @@ pub(crate) fn refusal(error: &Error, text: &str, node: &Node, operands: &[&Node]
 }
 
 /// Returns the error with its helps as text only.
-pub(crate) fn told(error: &Error) -> Refusal {
+pub(crate) fn told(error: &Error) -> ErrorResponse {
     helped(error, |_| None)
 }
 
-fn helped(error: &Error, source: impl Fn(&str) -> Option<String>) -> Refusal {
-    let mut refusal = Refusal::of(error);
-    let Some(d) = error.diagnostics().first() else { return refusal };
+fn helped(error: &Error, source: impl Fn(&str) -> Option<String>) -> ErrorResponse {
+    let mut response = ErrorResponse::of(error);
+    let Some(d) = error.diagnostics().first() else { return response };
     for (what, out) in &d.fault.out_shardings {
         let out = out.to_string();
         let call = d.explicit_form.as_ref().map_or_else(|| out.clone(), |twin| twin.replace("{}", &out));
         let help = format!("{what}: `{call}`");
         let source = source(&help);
-        refusal = refusal.help(help, source);
+        response = response.help(help, source);
     }
     for help in &d.fault.help {
-        refusal = refusal.help(help.clone(), source(help));
+        response = response.help(help.clone(), source(help));
     }
-    refusal
+    response
 }
 
 /// Returns the part of an expression to underline: a method's name, or all of an operation.

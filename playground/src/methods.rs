@@ -1,6 +1,6 @@
 //! The methods and functions that a program may call, by name.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::eval::{Value, term};
 use atmesh::{AllToAll, Array, Axes, CollectiveDim, DType, Dims, Permutation, Scalar, Spec, Term};
 
@@ -12,21 +12,28 @@ struct Args<'v, 'a> {
 }
 
 impl<'v, 'a> Args<'v, 'a> {
-    fn next(&mut self, what: &str) -> Result<&'v Value<'a>, Refusal> {
+    fn next(&mut self, what: &str) -> Result<&'v Value<'a>, ErrorResponse> {
         let value = self.values.get(self.next);
         self.next += 1;
-        value.ok_or_else(|| Refusal::syntax(format!("{} wants {what} as argument {}", self.name, self.next)))
+        value.ok_or_else(|| {
+            ErrorResponse::syntax(format!("{} wants {what} as argument {}", self.name, self.next))
+        })
     }
-    fn wrong(&self, what: &str, value: &Value<'_>) -> Refusal {
-        Refusal::syntax(format!("{} wants {what} as argument {}, not {}", self.name, self.next, value.what()))
+    fn wrong(&self, what: &str, value: &Value<'_>) -> ErrorResponse {
+        ErrorResponse::syntax(format!(
+            "{} wants {what} as argument {}, not {}",
+            self.name,
+            self.next,
+            value.what()
+        ))
     }
-    fn array(&mut self) -> Result<&'v Array, Refusal> {
+    fn array(&mut self) -> Result<&'v Array, ErrorResponse> {
         match self.next("an array")? {
             Value::Array(x) => Ok(x),
             other => Err(self.wrong("an array", other)),
         }
     }
-    fn arrays(&mut self) -> Result<Vec<&'v Array>, Refusal> {
+    fn arrays(&mut self) -> Result<Vec<&'v Array>, ErrorResponse> {
         let list = match self.next("a list of arrays")? {
             Value::List(list) => list,
             other => return Err(self.wrong("a list of arrays, like [a, b],", other)),
@@ -37,11 +44,11 @@ impl<'v, 'a> Args<'v, 'a> {
         });
         each.collect()
     }
-    fn operand(&mut self) -> Result<Term, Refusal> {
+    fn operand(&mut self) -> Result<Term, ErrorResponse> {
         let value = self.next("an array or a number")?;
         term(value).map_err(|_| self.wrong("an array or a number", value))
     }
-    fn number<N: TryFrom<i128>>(&mut self) -> Result<N, Refusal> {
+    fn number<N: TryFrom<i128>>(&mut self) -> Result<N, ErrorResponse> {
         let value = self.next("a whole number")?;
         let n = match value {
             Value::Number(Scalar::Int(n)) => N::try_from(*n).ok(),
@@ -49,54 +56,54 @@ impl<'v, 'a> Args<'v, 'a> {
         };
         n.ok_or_else(|| self.wrong("a whole number of its range", value))
     }
-    fn float(&mut self) -> Result<f64, Refusal> {
+    fn float(&mut self) -> Result<f64, ErrorResponse> {
         match self.next("a number")? {
             Value::Number(Scalar::Float(x)) => Ok(*x),
             Value::Number(Scalar::Int(n)) => Ok(*n as f64),
             other => Err(self.wrong("a number", other)),
         }
     }
-    fn numbers<N: TryFrom<i128>>(&self, list: &[Value<'_>]) -> Result<Vec<N>, Refusal> {
+    fn numbers<N: TryFrom<i128>>(&self, list: &[Value<'_>]) -> Result<Vec<N>, ErrorResponse> {
         let each = list.iter().map(|v| match v {
             Value::Number(Scalar::Int(n)) => N::try_from(*n).map_err(|_| self.wrong("other numbers", v)),
             other => Err(self.wrong("whole numbers", other)),
         });
         each.collect()
     }
-    fn sizes(&mut self) -> Result<Vec<usize>, Refusal> {
+    fn sizes(&mut self) -> Result<Vec<usize>, ErrorResponse> {
         match self.next("sizes, like [4, 2]")? {
             Value::List(list) => self.numbers(list),
             other => Err(self.wrong("sizes, like [4, 2],", other)),
         }
     }
-    fn dims(&mut self) -> Result<Dims, Refusal> {
+    fn dims(&mut self) -> Result<Dims, ErrorResponse> {
         Ok(match self.next("dimensions: 0, [0, 1] or ..")? {
             Value::All => Dims::from(..),
             Value::Dims(dims) => dims.clone(),
             Value::Number(Scalar::Int(n)) => match i64::try_from(*n) {
                 Ok(d) => Dims::from(d),
-                Err(_) => return Err(Refusal::syntax(format!("there is no dimension {n}"))),
+                Err(_) => return Err(ErrorResponse::syntax(format!("there is no dimension {n}"))),
             },
             Value::List(list) => Dims::from(self.numbers::<i64>(list)?),
             other => return Err(self.wrong("dimensions: 0, [0, 1] or ..,", other)),
         })
     }
-    fn spec(&mut self) -> Result<Spec, Refusal> {
+    fn spec(&mut self) -> Result<Spec, ErrorResponse> {
         spec(self.next("a spec, like p![\"X\", _]")?)
     }
-    fn dtype(&mut self) -> Result<DType, Refusal> {
+    fn dtype(&mut self) -> Result<DType, ErrorResponse> {
         match self.next("an element type, like F32")? {
             Value::DType(t) => Ok(*t),
             other => Err(self.wrong("an element type, like F32,", other)),
         }
     }
-    fn text(&mut self) -> Result<&'v str, Refusal> {
+    fn text(&mut self) -> Result<&'v str, ErrorResponse> {
         match self.next("a text")? {
             Value::Text(text) => Ok(text),
             other => Err(self.wrong("a text", other)),
         }
     }
-    fn axes(&mut self) -> Result<Axes, Refusal> {
+    fn axes(&mut self) -> Result<Axes, ErrorResponse> {
         let one = |v: &Value<'_>| match v {
             Value::Text(name) => Some(atmesh::Axis::from(name.as_str())),
             _ => None,
@@ -108,28 +115,28 @@ impl<'v, 'a> Args<'v, 'a> {
         };
         axes.ok_or_else(|| self.wrong("an axis, like \"X\",", value))
     }
-    fn gather(&mut self) -> Result<CollectiveDim, Refusal> {
+    fn gather(&mut self) -> Result<CollectiveDim, ErrorResponse> {
         match self.next("CollectiveDim::tiled(0)")? {
             Value::Gather(how) => Ok(*how),
             other => Err(self.wrong("CollectiveDim::tiled(0) or CollectiveDim::stacked(0)", other)),
         }
     }
-    fn exchange(&mut self) -> Result<AllToAll, Refusal> {
+    fn exchange(&mut self) -> Result<AllToAll, ErrorResponse> {
         match self.next("AllToAll::split(0).concat(1)")? {
             Value::Exchange(how) => Ok(*how),
             other => Err(self.wrong("AllToAll::split(0).concat(1)", other)),
         }
     }
-    fn permutation(&mut self) -> Result<Permutation, Refusal> {
+    fn permutation(&mut self) -> Result<Permutation, ErrorResponse> {
         match self.next("Permutation::ring(1)")? {
             Value::Permutation(how) => Ok(how.clone()),
             other => Err(self.wrong("Permutation::ring(1) or Permutation::shift(1)", other)),
         }
     }
-    fn end(&self) -> Result<(), Refusal> {
+    fn end(&self) -> Result<(), ErrorResponse> {
         match self.values.len() {
             n if n <= self.next => Ok(()),
-            n => Err(Refusal::syntax(format!("{} takes {} arguments, not {n}", self.name, self.next))),
+            n => Err(ErrorResponse::syntax(format!("{} takes {} arguments, not {n}", self.name, self.next))),
         }
     }
 }
@@ -137,7 +144,7 @@ impl<'v, 'a> Args<'v, 'a> {
 /// Defines the methods of arrays by name, each with the kinds of its arguments.
 macro_rules! methods { ($($name:ident($($kind:ident),*))*) => {
     const METHODS: &[&str] = &[$(stringify!($name)),*];
-    fn of_array(x: &Array, name: &str, args: &mut Args<'_, '_>) -> Result<Option<Array>, Refusal> {
+    fn of_array(x: &Array, name: &str, args: &mut Args<'_, '_>) -> Result<Option<Array>, ErrorResponse> {
         Ok(Some(match name {
             $(stringify!($name) => {
                 let made = x.$name($(args.$kind()?),*);
@@ -185,7 +192,11 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 /// Evaluates `object.name(values)`.
-pub(crate) fn method<'a>(object: &Value<'a>, name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
+pub(crate) fn method<'a>(
+    object: &Value<'a>,
+    name: &str,
+    values: &[Value<'a>],
+) -> Result<Value<'a>, ErrorResponse> {
     let mut args = Args { name, values, next: 0 };
     match (object, name) {
         (Value::Array(x), _) => match of_array(x, name, &mut args)? {
@@ -201,11 +212,11 @@ pub(crate) fn method<'a>(object: &Value<'a>, name: &str, values: &[Value<'a>]) -
         // methods of numbers, such as `2.0.exp()`, are not supported: programs rarely need them
         _ => {}
     }
-    Err(Refusal::syntax(format!("{} has no method `{name}` here", object.what())))
+    Err(ErrorResponse::syntax(format!("{} has no method `{name}` here", object.what())))
 }
 
 /// Evaluates `name(values)`.
-pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
+pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>, ErrorResponse> {
     let args = &mut Args { name, values, next: 0 };
     let made = match name {
         "einsum" => Value::Array(atmesh::einsum(args.text()?, args.arrays()?)),
@@ -226,7 +237,7 @@ pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>
 }
 
 /// Evaluates `a op b`.
-pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'a>, Refusal> {
+pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'a>, ErrorResponse> {
     macro_rules! by {
         ($a:expr, $b:expr) => {
             match op {
@@ -239,7 +250,7 @@ pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'
                 "|" => $a | $b,
                 "^" => $a ^ $b,
                 "<<" => $a << $b,
-                _ => return Err(Refusal::syntax(format!("`{op}` wants an array on its left"))),
+                _ => return Err(ErrorResponse::syntax(format!("`{op}` wants an array on its left"))),
             }
         };
     }
@@ -250,18 +261,22 @@ pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'
         }
         (Value::Number(Scalar::Int(a)), Value::Array(b)) => match i32::try_from(a) {
             Ok(a) => Value::Array(by!(a, &b)),
-            Err(_) => return Err(Refusal::syntax(format!("{a} is too large a number here"))),
+            Err(_) => return Err(ErrorResponse::syntax(format!("{a} is too large a number here"))),
         },
         (Value::Number(Scalar::Float(a)), Value::Array(b)) => Value::Array(by!(a, &b)),
         (Value::Number(a), Value::Number(b)) => Value::Number(numbers(op, a, b)?),
         (a, b) => {
-            return Err(Refusal::syntax(format!("`{op}` is not defined for {} and {}", a.what(), b.what())));
+            return Err(ErrorResponse::syntax(format!(
+                "`{op}` is not defined for {} and {}",
+                a.what(),
+                b.what()
+            )));
         }
     })
 }
 
-fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
-    let refuse = || Refusal::syntax(format!("`{op}` of these two numbers is not a numeric type"));
+fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, ErrorResponse> {
+    let out_of_range = || ErrorResponse::syntax(format!("`{op}` of these two numbers is not a numeric type"));
     if let (Scalar::Int(a), Scalar::Int(b)) = (a, b) {
         let made = match op {
             "+" => a.checked_add(b),
@@ -271,12 +286,12 @@ fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
             "%" => a.checked_rem(b),
             _ => None,
         };
-        return made.filter(|n| i64::try_from(*n).is_ok()).map(Scalar::Int).ok_or_else(refuse);
+        return made.filter(|n| i64::try_from(*n).is_ok()).map(Scalar::Int).ok_or_else(out_of_range);
     }
     let float = |x| match x {
         Scalar::Int(n) => Ok(n as f64),
         Scalar::Float(x) => Ok(x),
-        _ => Err(refuse()),
+        _ => Err(out_of_range()),
     };
     let (a, b) = (float(a)?, float(b)?);
     Ok(Scalar::Float(match op {
@@ -285,17 +300,17 @@ fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
         "*" => a * b,
         "/" => a / b,
         "%" => a % b,
-        _ => return Err(refuse()),
+        _ => return Err(out_of_range()),
     }))
 }
 
 /// Returns the error for an unknown name, which suggests the most similar known name.
-fn unknown(what: &str, name: &str, names: &[&str]) -> Refusal {
-    let refusal = Refusal::syntax(format!("the playground knows no {what} `{name}`"));
+fn unknown(what: &str, name: &str, names: &[&str]) -> ErrorResponse {
+    let response = ErrorResponse::syntax(format!("the playground knows no {what} `{name}`"));
     let near = names.iter().map(|n| (distance(name, n), *n)).min();
     match near {
-        Some((d, near)) if d <= 2 => refusal.help(format!("there is `{near}`"), None),
-        _ => refusal.help(format!("it knows {}", names.join(", ")), None),
+        Some((d, near)) if d <= 2 => response.help(format!("there is `{near}`"), None),
+        _ => response.help(format!("it knows {}", names.join(", ")), None),
     }
 }
 
@@ -315,19 +330,20 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// Returns the value as an array, or an error if it is something else.
-pub(crate) fn array(value: &Value<'_>) -> Result<Array, Refusal> {
+pub(crate) fn array(value: &Value<'_>) -> Result<Array, ErrorResponse> {
     match value {
         Value::Array(x) => Ok(x.clone()),
-        other => Err(Refusal::syntax(format!("an array is expected, not {}", other.what()))),
+        other => Err(ErrorResponse::syntax(format!("an array is expected, not {}", other.what()))),
     }
 }
 
 /// Returns the value as a spec, or an error if it is something else.
-pub(crate) fn spec(value: &Value<'_>) -> Result<Spec, Refusal> {
+pub(crate) fn spec(value: &Value<'_>) -> Result<Spec, ErrorResponse> {
     match value {
         Value::Spec(spec) => Ok(*spec),
-        other => {
-            Err(Refusal::syntax(format!("a spec, like p![\"X\", _], is expected, not {}", other.what())))
-        }
+        other => Err(ErrorResponse::syntax(format!(
+            "a spec, like p![\"X\", _], is expected, not {}",
+            other.what()
+        ))),
     }
 }

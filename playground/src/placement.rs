@@ -2,26 +2,26 @@
 //!
 //! An operand's type may be followed by `over [X,_]`, as in printed listings.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::fixit;
 use crate::syntax;
 use atmesh::{Array, ArrayType, Axes, Axis, AxisType, Mesh, Sharding, Spec};
 
 /// Splits a text at `over`: returns the type, and the spec if there is one.
-pub(crate) fn split(text: &str) -> Result<(&str, Option<Spec>), Refusal> {
+pub(crate) fn split(text: &str) -> Result<(&str, Option<Spec>), ErrorResponse> {
     match text.split_once(" over ") {
         None => Ok((text, None)),
-        Some((ty, spec)) => Ok((ty, Some(syntax::spec(spec).map_err(Refusal::syntax)?))),
+        Some((ty, spec)) => Ok((ty, Some(syntax::spec(spec).map_err(ErrorResponse::syntax)?))),
     }
 }
 
 /// Combines the type's spec with a placement over auto axes.
-pub(crate) fn joined(ty: &ArrayType, over: Option<Spec>, mesh: &Mesh) -> Result<Spec, Refusal> {
+pub(crate) fn joined(ty: &ArrayType, over: Option<Spec>, mesh: &Mesh) -> Result<Spec, ErrorResponse> {
     let Some(over) = over else { return Ok(ty.spec) };
     let rank = ty.shape.len();
     if over.dims().len() > rank {
         let entries = over.dims().len();
-        return Err(Refusal::syntax(format!(
+        return Err(ErrorResponse::syntax(format!(
             "{ty} has {rank} dimensions, and {over} has entries for {entries}"
         )));
     }
@@ -34,7 +34,7 @@ pub(crate) fn joined(ty: &ArrayType, over: Option<Spec>, mesh: &Mesh) -> Result<
             Ok(_) => format!("write it in the type, like 8@{a}"),
             Err(_) => format!("add it to the mesh, like {a}=4 auto"),
         };
-        return Err(Refusal::syntax(format!("{a} is no auto axis of {mesh}: {help}")));
+        return Err(ErrorResponse::syntax(format!("{a} is no auto axis of {mesh}: {help}")));
     }
     let both = |d: usize| own.dim(d).iter().copied().chain(further(d)).collect();
     Ok(ty.spec.with_dims((0..rank).map(both).collect()))
@@ -56,7 +56,7 @@ pub(crate) fn of_result(listing: &str) -> Option<Spec> {
 }
 
 /// Moves the result to the target: resharded over explicit axes, constrained over auto axes.
-pub(crate) fn at(x: Array, target: Spec, mesh: &Mesh) -> Result<Array, Refusal> {
+pub(crate) fn at(x: Array, target: Spec, mesh: &Mesh) -> Result<Array, ErrorResponse> {
     let auto = mesh.axes_of(AxisType::Auto);
     let of = |kind: bool| -> Vec<Axes> {
         let keep = |a: &Axis| auto.contains(a) == kind;

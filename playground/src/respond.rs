@@ -1,6 +1,6 @@
 //! Answers a question: traces and lowers the program, draws its arrays, and may run it.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use crate::eval::{Eval, Scope, Value};
 use crate::fixit;
 use crate::placement;
@@ -40,27 +40,27 @@ pub(crate) fn answer(question: &str) -> Json {
         target: field("target"),
     };
     let run = question.get("run").and_then(Json::as_bool).unwrap_or_default();
-    whole(&fields, run).unwrap_or_else(|refusal| {
-        let text = match refusal.field() {
+    whole(&fields, run).unwrap_or_else(|response| {
+        let text = match response.field() {
             "mesh" => fields.mesh,
             "operands" => fields.operands,
             "target" => fields.target,
             _ => fields.program,
         };
-        json!({ "error": refusal.json(text) })
+        json!({ "error": response.json(text) })
     })
 }
 
-fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
+fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, ErrorResponse> {
     let mesh = mesh(fields.mesh).map_err(|r| r.within("mesh"))?;
     let operands = operands(fields.operands, &mesh).map_err(|r| r.within("operands"))?;
     let node = syntax::parse(fields.program)?;
     let target = match fields.target.trim() {
         "" => None,
-        text => Some(syntax::spec(text).map_err(|e| Refusal::syntax(e).within("target"))?),
+        text => Some(syntax::spec(text).map_err(|e| ErrorResponse::syntax(e).within("target"))?),
     };
     let eval = Eval { text: fields.program, mesh: &mesh, calls: Cell::new(0) };
-    let refused = RefCell::new(None);
+    let first_error = RefCell::new(None);
     let body = |arrays: &[&Array]| -> Result<Array> {
         let named = operands.iter().zip(arrays).map(|(o, x)| (o.name.clone(), Value::Array((*x).clone())));
         let scope: Scope<'_> = named.collect();
@@ -70,12 +70,12 @@ fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
                 None => Ok(x),
             });
         made.map_err(|r| {
-            refused.borrow_mut().get_or_insert(r);
-            Error::other("refused")
+            first_error.borrow_mut().get_or_insert(r);
+            Error::other("rejected")
         })
     };
     let made = traced(&operands, &mesh, &body, run);
-    match (refused.borrow_mut().take(), made) {
+    match (first_error.borrow_mut().take(), made) {
         (Some(r), _) => Err(r),
         (None, Err(e)) => Err(fixit::told(&e)),
         (None, Ok(made)) => Ok(told(&mesh, &operands, made)),
@@ -83,11 +83,13 @@ fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
 }
 
 /// Parses a mesh such as `X=2, Y=4 auto`; it is abstract if it has many devices.
-fn mesh(text: &str) -> Result<Mesh, Refusal> {
+fn mesh(text: &str) -> Result<Mesh, ErrorResponse> {
     let (mut axes, mut auto): (Vec<(&str, usize)>, Axes) = (Vec::new(), Axes::none());
     for part in text.split([',', ';', '\n']).map(str::trim).filter(|p| !p.is_empty()) {
         let Some((name, size)) = part.split_once(['=', ':']) else {
-            return Err(Refusal::syntax(format!("`{part}` is no axis: write its name and size, like X=4")));
+            return Err(ErrorResponse::syntax(format!(
+                "`{part}` is no axis: write its name and size, like X=4"
+            )));
         };
         let size = match size.trim().strip_suffix("auto") {
             Some(size) => {
@@ -96,13 +98,15 @@ fn mesh(text: &str) -> Result<Mesh, Refusal> {
             }
             None => size,
         };
-        let size: usize =
-            size.trim().parse().map_err(|_| Refusal::syntax(format!("`{}` is no size", size.trim())))?;
+        let size: usize = size
+            .trim()
+            .parse()
+            .map_err(|_| ErrorResponse::syntax(format!("`{}` is no size", size.trim())))?;
         axes.push((name.trim(), size));
     }
     let devices = axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.1)).filter(|n| *n <= MOST_DEVICES);
     let Some(devices) = devices.filter(|_| axes.len() <= MOST_AXES) else {
-        return Err(Refusal::syntax(format!(
+        return Err(ErrorResponse::syntax(format!(
             "a mesh has at most {MOST_DEVICES} devices and {MOST_AXES} axes here"
         )));
     };
@@ -119,11 +123,11 @@ struct Operand {
 }
 
 /// Parses lines such as `name: type`, or `name: type over [X,_]` for auto axes.
-fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, Refusal> {
+fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, ErrorResponse> {
     let mut operands = Vec::new();
     for line in text.lines().flat_map(|l| l.split(';')).map(str::trim).filter(|l| !l.is_empty()) {
         let Some((name, ty)) = line.split_once(':') else {
-            return Err(Refusal::syntax(format!(
+            return Err(ErrorResponse::syntax(format!(
                 "`{line}` is no operand: write a name and a type, like x: float32[8@X,4]"
             )));
         };
@@ -134,7 +138,7 @@ fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, Refusal> {
     }
     match operands.len() {
         1..=6 => Ok(operands),
-        n => Err(Refusal::syntax(format!("a program has one to six operands here, not {n}"))),
+        n => Err(ErrorResponse::syntax(format!("a program has one to six operands here, not {n}"))),
     }
 }
 
@@ -296,7 +300,7 @@ fn told(mesh: &Mesh, operands: &[Operand], made: Made) -> Json {
     let collectives: Vec<_> = made.report.iter().map(row).collect();
     let values = match made.values {
         Some(Ok(values)) => json!({ "values": values }),
-        Some(Err(why)) => json!({ "values_refused": why }),
+        Some(Err(why)) => json!({ "values_error": why }),
         None => json!({}),
     };
     let mut answer = json!({

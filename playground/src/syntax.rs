@@ -1,6 +1,6 @@
 //! Parses programs: lines of `let name = …` and an expression, with the syntax of the book.
 
-use crate::error::Refusal;
+use crate::error::ErrorResponse;
 use atmesh::{Scalar, Spec};
 
 /// The maximum length of a text in bytes, and the maximum depths of brackets and of all nesting.
@@ -63,17 +63,17 @@ pub(crate) enum Kind {
 }
 
 /// Parses a program.
-pub(crate) fn parse(text: &str) -> Result<Node, Refusal> {
+pub(crate) fn parse(text: &str) -> Result<Node, ErrorResponse> {
     if text.len() > LONGEST {
-        let refusal =
-            Refusal::syntax(format!("the program has {} bytes, and may have {LONGEST}", text.len()));
-        return Err(refusal);
+        let response =
+            ErrorResponse::syntax(format!("the program has {} bytes, and may have {LONGEST}", text.len()));
+        return Err(response);
     }
     let mut p = Parser { text, at: 0, depth: 0 };
     let node = p.statements(None)?;
     p.blanks();
     match p.rest() {
-        "" if node.depth() > DEEPEST => Err(Refusal::syntax(format!(
+        "" if node.depth() > DEEPEST => Err(ErrorResponse::syntax(format!(
             "the program is nested more than {DEEPEST} levels deep: give parts of it names by `let`"
         ))),
         "" => Ok(node),
@@ -148,16 +148,16 @@ impl Parser<'_> {
         self.at += if found { what.len() } else { 0 };
         found
     }
-    fn need(&mut self, what: &str) -> Result<(), Refusal> {
+    fn need(&mut self, what: &str) -> Result<(), ErrorResponse> {
         if self.eat(what) { Ok(()) } else { Err(self.expected(&format!("`{what}`"))) }
     }
-    fn expected(&self, what: &str) -> Refusal {
+    fn expected(&self, what: &str) -> ErrorResponse {
         let found = match self.rest().chars().next() {
             Some(c) => format!("`{c}`"),
             None => "the end".into(),
         };
         let wide = self.rest().chars().next().map_or(0, char::len_utf8);
-        Refusal::syntax(format!("{what} is expected here, not {found}")).at(self.at, self.at + wide)
+        ErrorResponse::syntax(format!("{what} is expected here, not {found}")).at(self.at, self.at + wide)
     }
     /// Parses a name, which may contain `::`.
     fn name(&mut self) -> Option<String> {
@@ -176,7 +176,7 @@ impl Parser<'_> {
         Some(name)
     }
     /// Parses the start of a statement `let name = …` or `name = …`, and returns the name.
-    fn binding(&mut self) -> Result<Option<String>, Refusal> {
+    fn binding(&mut self) -> Result<Option<String>, ErrorResponse> {
         let start = self.at;
         let mut name = self.name();
         let let_ = name.as_deref() == Some("let");
@@ -195,7 +195,7 @@ impl Parser<'_> {
         self.at = start;
         Ok(None)
     }
-    fn statements(&mut self, until: Option<&str>) -> Result<Node, Refusal> {
+    fn statements(&mut self, until: Option<&str>) -> Result<Node, ErrorResponse> {
         let mut lets = Vec::new();
         self.blanks();
         let from = self.at;
@@ -214,17 +214,17 @@ impl Parser<'_> {
         }
         Ok(Node { from, to: value.to, kind: Kind::Block(lets, Box::new(value)) })
     }
-    fn expression(&mut self) -> Result<Node, Refusal> {
+    fn expression(&mut self) -> Result<Node, ErrorResponse> {
         self.depth += 1;
         if self.depth > BRACKETS {
-            return Err(Refusal::syntax(format!("this is nested in more than {BRACKETS} brackets"))
+            return Err(ErrorResponse::syntax(format!("this is nested in more than {BRACKETS} brackets"))
                 .at(self.at, self.at));
         }
         let node = self.level(0);
         self.depth -= 1;
         node
     }
-    fn level(&mut self, level: usize) -> Result<Node, Refusal> {
+    fn level(&mut self, level: usize) -> Result<Node, ErrorResponse> {
         let Some(operators) = LEVELS.get(level) else { return self.prefix() };
         let mut left = self.level(level + 1)?;
         loop {
@@ -236,7 +236,7 @@ impl Parser<'_> {
             left = Node { kind: Kind::Binary(op, Box::new(left), Box::new(right)), from, to };
         }
     }
-    fn prefix(&mut self) -> Result<Node, Refusal> {
+    fn prefix(&mut self) -> Result<Node, ErrorResponse> {
         self.blanks();
         let mut signs = Vec::new();
         while let Some(c) = self.rest().chars().next().filter(|c| matches!(c, '-' | '!' | '&' | '*')) {
@@ -251,7 +251,7 @@ impl Parser<'_> {
         }
         Ok(node)
     }
-    fn postfix(&mut self) -> Result<Node, Refusal> {
+    fn postfix(&mut self) -> Result<Node, ErrorResponse> {
         let mut node = self.primary()?;
         loop {
             if self.eat("?") {
@@ -273,7 +273,7 @@ impl Parser<'_> {
         }
     }
     /// Parses expressions separated by commas, up to the closing bracket.
-    fn list(&mut self, close: &str) -> Result<Vec<Node>, Refusal> {
+    fn list(&mut self, close: &str) -> Result<Vec<Node>, ErrorResponse> {
         let mut list = Vec::new();
         while !self.eat(close) {
             list.push(self.expression()?);
@@ -284,7 +284,7 @@ impl Parser<'_> {
         }
         Ok(list)
     }
-    fn primary(&mut self) -> Result<Node, Refusal> {
+    fn primary(&mut self) -> Result<Node, ErrorResponse> {
         self.blanks();
         let from = self.at;
         let kind = match self.rest().chars().next() {
@@ -327,7 +327,7 @@ impl Parser<'_> {
                     return Err(self.expected("a spec that ends in `]`"));
                 };
                 let to = from + end + 1;
-                let spec = spec(&self.text[from..to]).map_err(|e| Refusal::syntax(e).at(from, to))?;
+                let spec = spec(&self.text[from..to]).map_err(|e| ErrorResponse::syntax(e).at(from, to))?;
                 self.at = to;
                 Kind::Spec(spec)
             }
@@ -347,7 +347,7 @@ impl Parser<'_> {
         };
         Ok(Node { kind, from, to: self.at })
     }
-    fn closure(&mut self) -> Result<Kind, Refusal> {
+    fn closure(&mut self) -> Result<Kind, ErrorResponse> {
         self.need("|")?;
         let mut params = Vec::new();
         while !self.eat("|") {
@@ -365,7 +365,7 @@ impl Parser<'_> {
         }
         Ok(Kind::Closure(params, Box::new(self.expression()?)))
     }
-    fn number(&mut self) -> Result<Kind, Refusal> {
+    fn number(&mut self) -> Result<Kind, ErrorResponse> {
         let (from, rest) = (self.at, self.rest());
         let digits = |t: &str| t.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(t.len());
         let mut end = digits(rest);
@@ -390,10 +390,11 @@ impl Parser<'_> {
         let text = rest[..end].replace('_', "");
         let suffix = ["f32", "f64", "i32", "i64", "usize"].into_iter().find(|s| rest[end..].starts_with(s));
         self.at += end + suffix.map_or(0, str::len);
-        let refuse = || Refusal::syntax(format!("`{text}` is not a numeric type")).at(from, from + end);
+        let out_of_range =
+            || ErrorResponse::syntax(format!("`{text}` is not a numeric type")).at(from, from + end);
         Ok(Kind::Number(match whole && !suffix.is_some_and(|s| s.starts_with('f')) {
-            true => Scalar::Int(text.parse::<i64>().map_err(|_| refuse())?.into()),
-            false => Scalar::Float(text.parse().map_err(|_| refuse())?),
+            true => Scalar::Int(text.parse::<i64>().map_err(|_| out_of_range())?.into()),
+            false => Scalar::Float(text.parse().map_err(|_| out_of_range())?),
         }))
     }
 }

@@ -18,7 +18,7 @@ const STEP: f64 = 1e-5;
 /// Primitives whose derivatives, by definition, are not those of the function.
 const BY_DEFINITION: &[(&str, &str)] = &[("stop_gradient", "the value, held constant")];
 /// Primitives from floats to floats that cannot be differentiated.
-const REFUSED: &[(&str, &str)] = &[
+const REJECTED: &[(&str, &str)] = &[
     ("pmax", "devices would have to tell each other who holds the extreme: the reference has no rule either"),
     ("pmin", "as pmax"),
 ];
@@ -381,7 +381,7 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
         Subject { name, run: of_parts(&prim, complex.clone()), types, floats }
     };
     let points = subject.points();
-    if REFUSED.iter().any(|r| r.0 == name) {
+    if REJECTED.iter().any(|r| r.0 == name) {
         let arrays = subject.place(&points[0], &subject.whole());
         let (_, dys) = jvp(arrays.clone(), arrays, |xs: Vec<Array>| subject.at(&xs));
         let told = dys.first().map(|dy| dy.ty().map_or_else(|e| e.to_string(), |t| t.to_string()));
@@ -441,7 +441,7 @@ fn collectives() {
 /// The listed primitives, and no others, have derivatives that differ from those of the function.
 #[test]
 fn definitions() {
-    for (name, _) in BY_DEFINITION.iter().chain(REFUSED) {
+    for (name, _) in BY_DEFINITION.iter().chain(REJECTED) {
         assert!(PRIMITIVES.iter().any(|e| e.name == *name), "{name} is no primitive");
     }
     let x = Array::from([0.5, -2.0]);

@@ -94,7 +94,7 @@ type Told = Vec<(String, String)>;
 enum Fate {
     Kept,
     Gone,
-    Refused,
+    Rejected,
 }
 
 impl Asked {
@@ -126,7 +126,7 @@ impl Asked {
     }
     fn fate(&self, mesh: &Mesh, places: &[(usize, usize)]) -> Fate {
         match self.prim.types(&operands(&self.split(mesh, places))) {
-            Err(_) => Fate::Refused,
+            Err(_) => Fate::Rejected,
             Ok(results) if results.iter().any(|t| !t.spec.is_replicated()) => Fate::Kept,
             Ok(_) => Fate::Gone,
         }
@@ -141,8 +141,8 @@ impl Asked {
             (Fate::Kept, [Fate::Kept, ..]) => "first",
             (Fate::Kept, _) => "match",
             (Fate::Gone, _) => "reduced",
-            (Fate::Refused, [Fate::Gone, ..]) if all.len() > 1 => return ("one", vec![all[0]]),
-            (Fate::Refused, _) => "unsharded",
+            (Fate::Rejected, [Fate::Gone, ..]) if all.len() > 1 => return ("one", vec![all[0]]),
+            (Fate::Rejected, _) => "unsharded",
         };
         (word, all)
     }

@@ -112,11 +112,11 @@ fn shardings_are_told_as_asked() {
 }
 
 #[test]
-fn refusals_name_the_line() {
+fn errors_name_the_line() {
     let mesh = Mesh::auto([("X", 4)]).unwrap();
     let uneven = Array::ones([102]).put(&mesh, p!["X"]);
-    let refused = |e: Result<atmesh::transform::StableHlo>| e.expect_err("refused").to_string();
-    let text = refused(jit(|x: &Array| x + 1.0).trace(&uneven).and_then(|t| t.to_stablehlo()));
+    let rejected = |e: Result<atmesh::transform::StableHlo>| e.expect_err("rejected").to_string();
+    let text = rejected(jit(|x: &Array| x + 1.0).trace(&uneven).and_then(|t| t.to_stablehlo()));
     assert!(
         text.contains("dimension 0 of float32[102] is sharded into 4 uneven blocks: XLA needs even ones"),
         "{text}"
@@ -126,7 +126,7 @@ fn refusals_name_the_line() {
         debug_print!("{}", x);
         x + 1.0
     });
-    let text = refused(printed.trace(Array::ones([2])).and_then(|t| t.to_stablehlo()));
+    let text = rejected(printed.trace(Array::ones([2])).and_then(|t| t.to_stablehlo()));
     assert!(text.contains("prints have no StableHLO") && text.contains("tests/export/main.rs:"), "{text}");
     #[cfg(feature = "linalg")]
     {
@@ -145,7 +145,7 @@ fn refusals_name_the_line() {
             ("pinv", |x| x.pinv(None)),
         ];
         for (name, f) in cases {
-            let text = refused(jit(f).trace(Array::eye([3, 3], 0)).and_then(|t| t.to_stablehlo()));
+            let text = rejected(jit(f).trace(Array::eye([3, 3], 0)).and_then(|t| t.to_stablehlo()));
             let head = text.lines().next().unwrap_or_default();
             assert!(head.contains(name) && text.contains("has no StableHLO"), "{name}: {text}");
             assert!(text.contains("tests/export/main.rs:") && text.contains("Lockstep"), "{name}: {text}");

@@ -230,15 +230,15 @@ fn mends_of_parts_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
     let plain = filled(&[8, 8]);
     let x = plain.put(&mesh, p!["X", "Y"]);
-    let refused = |y: Array, help: &str| {
+    let rejected = |y: Array, help: &str| {
         let error = y.ty().unwrap_err();
         assert!(error.to_string().contains(help), "{error}");
         assert_eq!(error.diagnostics()[0].operands[0], "float32[8@X,8@Y]", "{error}");
     };
-    refused(x.slice(ix![5]), "x.at(ix![5]).out_sharding(p![\"Y\"]).get()");
+    rejected(x.slice(ix![5]), "x.at(ix![5]).out_sharding(p![\"Y\"]).get()");
     let row = x.at(ix![5]).out_sharding(p!["Y"]).get();
     assert_eq!(numbers(&row), numbers(&plain.slice(ix![5])));
-    refused(x.slice(ix![.., 1..4]), "x.at(ix![.., 1..4]).out_sharding(p![\"X\", _]).get()");
+    rejected(x.slice(ix![.., 1..4]), "x.at(ix![.., 1..4]).out_sharding(p![\"X\", _]).get()");
     let part = x.at(ix![.., 1..4]).out_sharding(p!["X", _]).get();
     assert_eq!(numbers(&part), numbers(&plain.slice(ix![.., 1..4])));
     // Updates need no fix.
@@ -247,12 +247,12 @@ fn mends_of_parts_work() {
     assert_eq!(numbers(&x.at(ix![three]).add(1.0)), numbers(&plain.at(ix![3]).add(1.0)));
     // Also for arrays with one dimension.
     let (line, plain) = (filled(&[8]).put(&mesh, p!["X"]), filled(&[8]));
-    refused_line(&line);
+    rejected_line(&line);
     assert_eq!(numbers(&line.slice(ix![three])), numbers(&plain.slice(ix![3])));
     assert_eq!(numbers(&line.at(ix![3]).set(9.0)), numbers(&plain.at(ix![3]).set(9.0)));
 }
 
-fn refused_line(line: &Array) {
+fn rejected_line(line: &Array) {
     let error = line.slice(ix![3]).ty().unwrap_err();
     assert!(error.to_string().contains("dimension 0 is sharded over X"), "{error}");
     assert_eq!(line.unstack(0).len(), 8, "as many as are needed, each with the error");

@@ -202,7 +202,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 /// the number of helps followed.
 fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mut Vec<String>) -> usize {
     let Err(error) = (case.run)(operands, said).ty() else { return 0 };
-    let refused = format!("{} {said:?}:\n{error}", case.name);
+    let rejected = format!("{} {said:?}:\n{error}", case.name);
     wrong.extend(error_checks::flaw(&error));
     let d = &error.diagnostics()[0];
     // An error of an operation in a body concerns values of the body; these operations have kinds
@@ -211,10 +211,10 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         return 0;
     }
     if d.fault.help.is_empty() && d.fault.out_shardings.is_empty() {
-        wrong.push(format!("no help: {refused}"));
+        wrong.push(format!("no help: {rejected}"));
     }
     if steps == 0 {
-        wrong.push(format!("helps lead nowhere: {refused}"));
+        wrong.push(format!("helps lead nowhere: {rejected}"));
         return 0;
     }
     let mut ways: Vec<(String, Vec<Array>, Said)> = Vec::new();
@@ -227,14 +227,14 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         let about = usize::from(second.iter().any(|s| d.fault.message.starts_with(s)));
         match followed(case, operands, said, help, about) {
             Ok(way) => ways.extend(way.map(|(ops, said)| (help.clone(), ops, said))),
-            Err(why) => wrong.push(format!("{why}\n of {refused}")),
+            Err(why) => wrong.push(format!("{why}\n of {rejected}")),
         }
     }
     let mut count = 0;
     for (help, operands, said) in ways {
         count += 1;
         if let Some(e) = operands.iter().find_map(|a| a.ty().err()) {
-            wrong.push(format!("`{help}` is itself refused: {e}\n of {refused}"));
+            wrong.push(format!("`{help}` is itself rejected: {e}\n of {rejected}"));
             continue;
         }
         let mended = (case.run)(&operands, &said);
@@ -248,8 +248,8 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         let want = (case.run)(&alone, &plain);
         match (numbers(&mended), numbers(&want)) {
             (Ok(got), Ok(want)) if near(&got, &want) => {}
-            (Err(e), _) => wrong.push(format!("`{help}` does not run: {e}\n of {refused}")),
-            (Ok(got), want) => wrong.push(format!("`{help}` gives {got:?}, not {want:?}\n of {refused}")),
+            (Err(e), _) => wrong.push(format!("`{help}` does not run: {e}\n of {rejected}")),
+            (Ok(got), want) => wrong.push(format!("`{help}` gives {got:?}, not {want:?}\n of {rejected}")),
         }
         if let Some(out) = said.out.filter(|_| d.fault.out_shardings.iter().any(|c| Some(c.1) == said.out)) {
             let is = mended.ty().unwrap().spec;
@@ -257,7 +257,7 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
                 spec.unreduced_axes().iter().map(|a| a.to_string()).collect::<std::collections::BTreeSet<_>>()
             };
             if is.dims() != out.padded(mended.ty().unwrap().rank()).dims() || set(is) != set(out) {
-                wrong.push(format!("`{help}` gives {}\n of {refused}", type_of(&mended)));
+                wrong.push(format!("`{help}` gives {}\n of {rejected}", type_of(&mended)));
             }
         }
     }

@@ -289,7 +289,7 @@ fn near(got: &[Vec<f64>], want: &[Vec<f64>]) -> bool {
 /// An answer close to a right one is rejected with the primitive's name, or the results are those
 /// of its loop nests.
 #[test]
-fn answers_are_refused_or_right() {
+fn answers_are_rejected_or_right() {
     let accepted = std::cell::Cell::new(0);
     law(1000, |seed| {
         let mut rng = Rng::new(seed);

@@ -134,7 +134,7 @@ impl Says {
     }
 }
 
-fn refused(what: &str, x: &Array, to: DType, says: Says, told: &str) {
+fn rejected(what: &str, x: &Array, to: DType, says: Says, told: &str) {
     let own = Own { name: "of_my_own", to, says };
     let run = |x: &Array| Array::apply(Arc::new(own.clone()), &[x.into()]).swap_remove(0);
     let errors = [run(x).ready().expect_err(what), jit(run).call(x).expect_err(what)];
@@ -147,12 +147,12 @@ fn refused(what: &str, x: &Array, to: DType, says: Says, told: &str) {
 #[test]
 fn a_kernel_cannot_leave_its_arrays() {
     let x = &Array::from(vec![1u32; 64]);
-    refused("beside it", x, U32, Says::Shifted(64), "position 127 of dimension 0");
-    refused("far off", x, U32, Says::Shifted(1 << 40), "of dimension 0, which has size 64");
-    refused("before it", x, U32, Says::Before, "position -63 of dimension 0");
-    refused("a longer result", x, U32, Says::Longer, "loops [64000]");
-    refused("another result", x, F32, Says::Untyped, "type uint32");
-    refused("bytes as bools", &Array::from(vec![7u8, 0, 1, 255]), Bool, Says::Bools, "Bitcast of uint8");
+    rejected("beside it", x, U32, Says::Shifted(64), "position 127 of dimension 0");
+    rejected("far off", x, U32, Says::Shifted(1 << 40), "of dimension 0, which has size 64");
+    rejected("before it", x, U32, Says::Before, "position -63 of dimension 0");
+    rejected("a longer result", x, U32, Says::Longer, "loops [64000]");
+    rejected("another result", x, F32, Says::Untyped, "type uint32");
+    rejected("bytes as bools", &Array::from(vec![7u8, 0, 1, 255]), Bool, Says::Bools, "Bitcast of uint8");
 }
 
 /// The accumulator type of a product must be numeric, and a float if an operand is: neither engine
@@ -163,12 +163,12 @@ fn a_product_is_summed_in_numbers_that_hold_it() {
     for (sums, told) in
         [(U16, "and the result is of float32"), (Bool, "not summed in bool"), (DType::Key, "key")]
     {
-        refused("another sum", x, F32, Says::Product(sums), told);
+        rejected("another sum", x, F32, Says::Product(sums), told);
     }
     let n = &Array::from(vec![-3i32; 4]);
-    refused("ints as floats", n, I32, Says::Product(F32), "both are floats or neither");
-    refused("floats as ints", x, I32, Says::Product(I32), "float32 are not summed in int32");
-    refused("a bool of sums", n, Bool, Says::Product(I32), "to elements of type bool");
+    rejected("ints as floats", n, I32, Says::Product(F32), "both are floats or neither");
+    rejected("floats as ints", x, I32, Says::Product(I32), "float32 are not summed in int32");
+    rejected("a bool of sums", n, Bool, Says::Product(I32), "to elements of type bool");
 }
 
 #[test]
@@ -456,7 +456,7 @@ pub(crate) fn read(x: &Array) -> Result<Vec<f64>> {
 
 /// Any kernel close to a right one is rejected by name, or agrees with the reference engine.
 #[test]
-fn kernels_are_refused_or_right() {
+fn kernels_are_rejected_or_right() {
     let accepted = std::cell::Cell::new(0);
     law(1500, |seed| {
         let mut rng = Rng::new(seed);
@@ -492,7 +492,7 @@ fn kernels_are_refused_or_right() {
                 };
                 if told(a) && told(b) { Vec::new() } else { vec![format!("{}: {a}", prim.key())] }
             }
-            (Ok(_), Err(e)) => vec![format!("{}: the reference engine alone refuses: {e}", prim.key())],
+            (Ok(_), Err(e)) => vec![format!("{}: the reference engine alone rejects: {e}", prim.key())],
             (Err(e), Ok(_)) => vec![format!("{}: the reference engine alone takes it: {e}", prim.key())],
         }
     });

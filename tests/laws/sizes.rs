@@ -49,7 +49,7 @@ fn step(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Array {
 }
 
 #[test]
-fn sizes_near_the_limits_are_refused_or_right() {
+fn sizes_near_the_limits_are_rejected_or_right() {
     law(300, |seed| {
         let mut rng = Rng::new(seed);
         let mesh = Mesh::new([("X", *rng.of(&[2, 16])), ("Y", 2)]).expect("two axes make a mesh");
@@ -97,7 +97,7 @@ fn parts_are_counted() {
     let zeros = |_: &Array| Array::zeros(F32.array_type([1 << 29, 1 << 29]).on(&mesh, p![_, _; U: "X"]));
     let run = || jit(zeros).on(&mesh).call(&Array::ones([2]));
     let error =
-        catch_unwind(AssertUnwindSafe(run)).expect("no panic").expect_err("it is refused").to_string();
+        catch_unwind(AssertUnwindSafe(run)).expect("no panic").expect_err("it is rejected").to_string();
     let all = ["in 16 partial values has more bytes than can be counted", "full", "sizes.rs:"];
     assert!(all.iter().all(|part| error.contains(part)), "{error}");
 }

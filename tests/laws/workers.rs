@@ -21,7 +21,7 @@ fn bits(results: &Result<Vec<Array>>) -> String {
         }
         Ok(format!("{hash:016x}"))
     };
-    all().unwrap_or_else(|e| format!("refused: {}", e.to_string().lines().next().unwrap_or_default()))
+    all().unwrap_or_else(|e| format!("rejected: {}", e.to_string().lines().next().unwrap_or_default()))
 }
 
 /// Returns elements of all magnitudes, whose sums depend on their order.
@@ -267,8 +267,8 @@ fn any_number_of_workers_gives_the_same_bits() {
         return;
     }
     let want = with(1);
-    let refused: Vec<_> = want.iter().filter(|l| l.contains("refused")).collect();
-    assert!(want.len() > 100 && refused.is_empty(), "{} cases, refused are {refused:#?}", want.len());
+    let rejected: Vec<_> = want.iter().filter(|l| l.contains("rejected")).collect();
+    assert!(want.len() > 100 && rejected.is_empty(), "{} cases, rejected are {rejected:#?}", want.len());
     for workers in [2, 3, 8] {
         let got = with(workers);
         let differ = want.iter().zip(&got).filter(|(w, g)| w != g).map(|(w, g)| format!("{w}, then {g}"));

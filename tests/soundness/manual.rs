@@ -6,7 +6,7 @@ use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, PcastTo, type_of};
 
-fn refused<T>(got: Result<T>, what: &str) {
+fn rejected<T>(got: Result<T>, what: &str) {
     match got {
         Ok(_) => panic!("{what} is accepted"),
         Err(e) => {
@@ -38,14 +38,14 @@ fn per_device_code_of_parts() -> Result<()> {
         check(&run(|u| (u + u).psum("X").cos(), p![])?, &(&whole * 2.0).cos(), "a function of the sum")?;
         check(&run(|u| u.t(), p![; U: X])?, &whole.t(), "parts stay")?;
         check(&run(|u| u.psum_scatter("X", CollectiveDim::tiled(0)), p!["X"])?, &whole, "scattered")?;
-        refused(run(|u| u.cos(), p![; U: X]), "a function of parts");
-        refused(run(|u| u.cos(), p![]), "a function of parts as one value");
-        refused(run(|u| u.clone(), p![]), "parts as one value");
-        refused(run(|u| u.pmax("X"), p![]), "the greatest part");
-        refused(run(|u| u.all_gather("X", CollectiveDim::stacked(0)), p![]), "all parts");
-        refused(run(|u| u.ppermute("X", Permutation::ring(1)), p!["X"]), "another device's part");
-        refused(run(|u| u * axis_index("X").astype(F32), p!["X"]), "parts that vary");
-        refused(run(|u| u.pcast("X", PcastTo::Varying), p!["X"]), "parts as blocks");
+        rejected(run(|u| u.cos(), p![; U: X]), "a function of parts");
+        rejected(run(|u| u.cos(), p![]), "a function of parts as one value");
+        rejected(run(|u| u.clone(), p![]), "parts as one value");
+        rejected(run(|u| u.pmax("X"), p![]), "the greatest part");
+        rejected(run(|u| u.all_gather("X", CollectiveDim::stacked(0)), p![]), "all parts");
+        rejected(run(|u| u.ppermute("X", Permutation::ring(1)), p!["X"]), "another device's part");
+        rejected(run(|u| u * axis_index("X").astype(F32), p!["X"]), "parts that vary");
+        rejected(run(|u| u.pcast("X", PcastTo::Varying), p!["X"]), "parts as blocks");
         let product = shard_map(&mesh, (p![; U: X], p![; R: X]), p![; U: X], |u: &Array, r: &Array| u * r);
         check(&product.engine(engine).call((&u, &r))?, &(&whole * &factor), "times reduced")?;
     }
@@ -63,13 +63,13 @@ fn unchecked_code_takes_no_parts() -> Result<()> {
         let with = |f: fn(&Array) -> Array, ins: Spec, out: Spec| {
             shard_map(&mesh, ins, out, f).unchecked().engine(engine)
         };
-        refused(with(|u| u.cos(), p![; U: X], p![]).call(&u), "a function of parts");
-        refused(with(|u| u.psum("X"), p![; U: X], p![]).call(&u), "the sum of parts");
+        rejected(with(|u| u.cos(), p![; U: X], p![]).call(&u), "a function of parts");
+        rejected(with(|u| u.psum("X"), p![; U: X], p![]).call(&u), "the sum of parts");
         let inferred = shard_map(&mesh, Inferred, p![], |u: &Array| u.psum("X")).unchecked().engine(engine);
-        refused(inferred.call(&u), "parts by their own type");
+        rejected(inferred.call(&u), "parts by their own type");
         let captured =
             shard_map(&mesh, p!["X"], p!["X"], |v: &Array| v + u.slice(ix![..2])).unchecked().engine(engine);
-        refused(captured.call(&v), "captured parts");
+        rejected(captured.call(&v), "captured parts");
         // Results may be unreduced: the devices' values are the partial values.
         let total = whole.slice(ix![..2]) + whole.slice(ix![2..]);
         check(&with(|v| v.clone(), p!["X"], p![; U: X]).call(&v)?, &total, "blocks as parts")?;
@@ -84,7 +84,7 @@ fn unchecked_code_takes_no_parts() -> Result<()> {
         check(&slope, &total, "the slope by a reduced value")?;
         let _ = &factor;
     }
-    refused(
+    rejected(
         shard_map(&mesh, p!["X"], p![; U: X], |v: &Array| v.gt(0.0)).unchecked().call(&v),
         "truths as parts",
     );
@@ -105,14 +105,14 @@ fn nested_regions_of_parts() -> Result<()> {
     check(&f(&s)?, &concat([want(0), want(1)], 1), "captured parts")?;
     let bad =
         |s: &Array| shard_map(&mesh, p![_, "Y"], p![_, "Y"], |s: &Array| s + u.slice(ix![.., ..2])).call(s);
-    refused(bad(&s), "captured parts beside a block");
+    rejected(bad(&s), "captured parts beside a block");
     // Manual over Y only: X stays unchanged.
     let g = shard_map(&mesh, p![], p![], |x: &Array| x + x).over("Y").call(&u);
     if let Ok(g) = g {
         check(&g, &(&whole * 2.0), "parts over an axis that is not manual")?;
     }
     let h = shard_map(&mesh, p![], p![], |x: &Array| x.cos()).over("Y").call(&u);
-    refused(h, "a function of parts over an axis that is not manual");
+    rejected(h, "a function of parts over an axis that is not manual");
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn parts_on_other_meshes() -> Result<()> {
         check(&on(&|u| u.put(&other, p!["A"]).cos())?, &whole.cos(), "put on another mesh")?;
         check(&on(&|u| u.put(&other, p![; U: "A"]))?, &whole, "parts on another mesh")?;
         check(&on(&|u| u.put(&other, p![; U: "A"]).put(&mesh, p!["Y"; U: "X"]))?, &whole, "there and back")?;
-        refused(on(&|u| u + u.put(&other, p![])), "two meshes");
+        rejected(on(&|u| u + u.put(&other, p![])), "two meshes");
     }
     check(&u.put(&other, p![; U: "A"]), &whole, "at once")?;
     let mixed = Mesh::with_types([("X", 2, AxisType::Explicit), ("Y", 2, AxisType::Auto)])?;
@@ -147,8 +147,8 @@ fn parts_on_other_meshes() -> Result<()> {
         check(&on(&|u, s| s.t().dot_to(s, p![; U: X]) - u)?, &(other.t().dot(&other) - &whole), "products")?;
         let rest = Mesh::auto([("B", 4)])?;
         check(&on(&|u, _| u.constrain_on(&rest, p!["B"]).t())?, &whole.t(), "constrained by another mesh")?;
-        refused(on(&|u, _| u.cos()), "a function");
-        refused(on(&|u, s| u + s), "plus whole");
+        rejected(on(&|u, _| u.cos()), "a function");
+        rejected(on(&|u, s| u + s), "plus whole");
     }
     Ok(())
 }
@@ -178,14 +178,14 @@ fn parts_on_the_host() -> Result<()> {
         let x = whole.astype(dtype);
         let placed = x.put(&mesh, p![; U: X]);
         if dtype == Bool {
-            refused(placed.ready(), "truths as parts");
+            rejected(placed.ready(), "truths as parts");
         } else {
             assert_eq!(placed.to_vec::<i32>()?, x.to_vec::<i32>()?);
         }
     }
     assert_eq!(Array::ones(F32.array_type([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [1.0, 1.0]);
-    refused(Array::iota(I32.array_type([2]).on(&mesh, p![; U: X]), 0).ready(), "numbers as parts");
-    refused(Key::new(1).normal(F32.array_type([2]).on(&mesh, p![; U: X])).ready(), "random parts");
+    rejected(Array::iota(I32.array_type([2]).on(&mesh, p![; U: X]), 0).ready(), "numbers as parts");
+    rejected(Key::new(1).normal(F32.array_type([2]).on(&mesh, p![; U: X])).ready(), "random parts");
     assert_eq!(Array::zeros(F32.array_type([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [0.0, 0.0]);
     Ok(())
 }
@@ -208,7 +208,7 @@ fn derivatives_of_parts_take_no_numbers() -> Result<()> {
             Err(e) => assert!(matches!(error_checks::well(e.clone()).kind(), ErrorKind::Sharding), "{e}"),
         }
     }
-    refused(jvp(&u, Array::ones([4]), |u| &u + &u).1.ready(), "a tangent of numbers");
-    refused(jvp(&u, r.clone(), |u| &u + &u).1.ready(), "a reduced tangent");
+    rejected(jvp(&u, Array::ones([4]), |u| &u + &u).1.ready(), "a tangent of numbers");
+    rejected(jvp(&u, r.clone(), |u| &u + &u).1.ready(), "a reduced tangent");
     Ok(())
 }

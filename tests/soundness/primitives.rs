@@ -44,7 +44,7 @@ fn choices<T: Clone>(lists: &[Vec<T>]) -> Vec<Vec<T>> {
 fn primitives_of_values_in_parts() -> Result<()> {
     let mesh = mesh();
     let mut wrong = Vec::new();
-    let (mut accepted, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     let dtypes = [None, Some(I32), Some(I8), Some(Bool), Some(BF16)];
     let entries = PRIMITIVES.iter().filter(|e| !matches!(e.family, "collective" | "random"));
     for (entry, dtype) in entries.flat_map(|e| dtypes.map(|d| (e, d))) {
@@ -67,7 +67,7 @@ fn primitives_of_values_in_parts() -> Result<()> {
             let results = Array::apply(prim.clone(), &terms(false));
             if let Err(e) = results[0].ty() {
                 wrong.extend(flaw(&e));
-                refused += 1;
+                rejected += 1;
                 continue;
             }
             accepted += 1;
@@ -79,6 +79,6 @@ fn primitives_of_values_in_parts() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(accepted > 1000 && refused > 10_000, "{accepted} accepted, {refused} refused");
+    assert!(accepted > 1000 && rejected > 10_000, "{accepted} accepted, {rejected} rejected");
     Ok(())
 }

@@ -136,7 +136,7 @@ const ACCEPTED: &[(&str, Program)] = &[
 ];
 
 /// Programs that would read partial values instead of their sum.
-const REFUSED: &[(&str, Program)] = &[
+const REJECTED: &[(&str, Program)] = &[
     ("function", |x| x.u.cos()),
     ("square", |x| x.u.square()),
     ("power", |x| x.u.powi(2)),
@@ -271,7 +271,7 @@ fn programs_of_values_in_parts() -> Result<()> {
             check(&engine.to_string(), jit(|x: &In| f(x)).on(&mesh).engine(engine).call(&x));
         }
     }
-    for (name, f) in REFUSED {
+    for (name, f) in REJECTED {
         for (how, got) in [("at once", f(&x).ready()), ("traced", jit(|x: &In| f(x)).on(&mesh).call(&x))] {
             match got {
                 Ok(y) => wrong.push(format!(

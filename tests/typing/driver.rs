@@ -29,12 +29,12 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) enum Stop {
-    Refused(Error),
+    Rejected(Error),
     NotHere(String),
 }
 impl From<Error> for Stop {
     fn from(e: Error) -> Stop {
-        Stop::Refused(e)
+        Stop::Rejected(e)
     }
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn check(case: &Json) -> Outcome {
         match typed {
             Ok(values) => {
                 if expect["at"] == name {
-                    return Outcome::Failed(format!("{name} is {}, not refused", values[0].ty));
+                    return Outcome::Failed(format!("{name} is {}, not rejected", values[0].ty));
                 }
                 for (name, v) in e["out"].as_array().unwrap().iter().zip(values) {
                     let name = name.as_str().unwrap();
@@ -291,7 +291,7 @@ pub(crate) fn check(case: &Json) -> Outcome {
                 }
             }
             Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
-            Err(Stop::Refused(error)) => {
+            Err(Stop::Rejected(error)) => {
                 let right = expect["at"] == name && expect["error"] == case_name(error.kind());
                 return if right {
                     Outcome::Passed

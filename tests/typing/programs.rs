@@ -48,7 +48,7 @@ type Res<T> = Result<T, Stop>;
 fn not_here<T>(what: impl Into<String>) -> Res<T> {
     Err(Stop::NotHere(what.into()))
 }
-fn refused<T>(kind: ErrorKind, message: impl Into<String>) -> Res<T> {
+fn rejected<T>(kind: ErrorKind, message: impl Into<String>) -> Res<T> {
     Err(Error::from(Fault::new(kind, message)).into())
 }
 fn list(v: &Json) -> &[Json] {
@@ -120,7 +120,7 @@ impl Reader<'_> {
                 Scalar::Complex(..) => dtype.is_complex(),
             };
             if !fits {
-                return refused(ErrorKind::Dtype, format!("{value} is no {dtype}"));
+                return rejected(ErrorKind::Dtype, format!("{value} is no {dtype}"));
             }
             let value = if dtype.is_float() { Scalar::Float(value.to_f64()) } else { value };
             all.push(Value::literal(dtype, value));
@@ -222,7 +222,7 @@ impl Reader<'_> {
                     || body.output_types().iter().zip(&ins).any(differs)
                     || cond.output_types()[0].to_string() != "bool[]"
                 {
-                    return not_here("refused or capturing while loops");
+                    return not_here("rejected or capturing while loops");
                 }
                 let outs = body.output_types();
                 let control =
@@ -295,7 +295,7 @@ impl Reader<'_> {
         let Some(prim) = prim else { return not_here(op) };
         let auto = |a: Axis| mesh.axis_type(a) == Some(AxisType::Auto);
         if op == "reshard" && spec(&p["spec"]).unwrap().all_axes().any(auto) {
-            return not_here("reshard over auto axes, which the array layer refuses");
+            return not_here("reshard over auto axes, which the array layer rejects");
         }
         let ins = if op == "pad" { &ins[..1] } else { &ins[..] };
         Ok(self.top().b.emit(prim, ins)?)
@@ -453,12 +453,12 @@ pub(crate) fn check(case: &Json) -> Outcome {
     let mut reader = Reader { scopes: vec![scope], expect, at: None };
     match reader.equations(&case["body"]) {
         Ok(()) if expect["at"].is_string() => {
-            return Outcome::Failed(format!("not refused: {expect}"));
+            return Outcome::Failed(format!("not rejected: {expect}"));
         }
         Ok(()) => {}
         Err(Stop::NotHere(why)) if why.starts_with("WRONG") => return Outcome::Failed(why),
         Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
-        Err(Stop::Refused(error)) => {
+        Err(Stop::Rejected(error)) => {
             let right = expect["at"] == *reader.at.unwrap()
                 && expect["error"] == crate::kinds::case_name(error.kind());
             return if right {

@@ -147,7 +147,7 @@ fn sets() {
 
 /// Errors name operands, dimensions, and a correct form.
 #[test]
-fn refusals_say_what_to_write() {
+fn errors_say_what_to_write() {
     let fault = |prim: Prim, types: &[&str]| prim.types(&operands(&mesh(), types)).unwrap_err();
     let f = fault(of(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
     assert_eq!(

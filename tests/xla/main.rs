@@ -252,8 +252,8 @@ fn operations_at_once() {
         assert_eq!(uneven.to_vec::<f32>().unwrap()[30..], [3.0, 3.0, 2.0, 2.0]);
     }
     // Programs that the typing rules reject are errors as usual, with their source line.
-    let refused = (&x + Array::ones([3])).ty().unwrap_err().to_string();
-    assert!(refused.contains("tests/xla/main.rs"), "{refused}");
+    let rejected = (&x + Array::ones([3])).ty().unwrap_err().to_string();
+    assert!(rejected.contains("tests/xla/main.rs"), "{rejected}");
 }
 
 #[test]

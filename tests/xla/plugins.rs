@@ -6,8 +6,8 @@ use atmesh::{DType, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn refusal<T>(result: Result<T>) -> String {
-    result.err().map_or_else(|| "nothing was refused".into(), |e| e.diagnostics()[0].fault.message.clone())
+fn error_message<T>(result: Result<T>) -> String {
+    result.err().map_or_else(|| "no error".into(), |e| e.diagnostics()[0].fault.message.clone())
 }
 
 /// A temporary file for one test, deleted afterwards.
@@ -31,12 +31,12 @@ fn load(path: &Path) -> Result<Client> {
 }
 
 #[test]
-fn what_is_no_plugin_is_refused_with_words() {
-    assert!(refusal(load(Path::new("/nowhere/plugin.so"))).starts_with("there is no file /nowhere"));
-    assert!(refusal(load(&std::env::temp_dir())).ends_with("is not a file"));
+fn what_is_no_plugin_is_rejected_with_words() {
+    assert!(error_message(load(Path::new("/nowhere/plugin.so"))).starts_with("there is no file /nowhere"));
+    assert!(error_message(load(&std::env::temp_dir())).ends_with("is not a file"));
     let text = Temporary::new("text.so");
     std::fs::write(&text.0, "no library").unwrap();
-    assert!(refusal(load(&text.0)).contains("cannot be loaded: "), "{}", refusal(load(&text.0)));
+    assert!(error_message(load(&text.0)).contains("cannot be loaded: "), "{}", error_message(load(&text.0)));
 }
 
 /// Compiles a few lines of C to a shared library; returns `None` if there is no compiler.
@@ -54,9 +54,9 @@ fn library(name: &str, source: &str) -> Option<Temporary> {
 }
 
 #[test]
-fn libraries_that_are_no_plugins_are_refused_with_words() {
+fn libraries_that_are_no_plugins_are_rejected_with_words() {
     if let Some(other) = library("other", "int f(void) { return 1; }") {
-        assert!(refusal(load(&other.0)).contains("it does not export `GetPjrtApi`"));
+        assert!(error_message(load(&other.0)).contains("it does not export `GetPjrtApi`"));
     }
     let table = |size: usize, major: usize| {
         format!(
@@ -65,10 +65,10 @@ fn libraries_that_are_no_plugins_are_refused_with_words() {
         )
     };
     if let Some(old) = library("old", &table(100, 0)) {
-        assert!(refusal(load(&old.0)).contains("has PJRT C API 0.7 with a table of 100 bytes"));
+        assert!(error_message(load(&old.0)).contains("has PJRT C API 0.7 with a table of 100 bytes"));
     }
     if let Some(new) = library("new", &table(800, 3)) {
-        assert!(refusal(load(&new.0)).contains("has PJRT C API 3.7"));
+        assert!(error_message(load(&new.0)).contains("has PJRT C API 3.7"));
     }
 }
 
@@ -87,12 +87,12 @@ fn a_plugin_that_fails_is_told_in_its_words() {
             return table;
         }"#;
     if let Some(fails) = library("fails", source) {
-        assert!(refusal(load(&fails.0)).ends_with("has no devices: no such device here"));
+        assert!(error_message(load(&fails.0)).ends_with("has no devices: no such device here"));
     }
     // A client without devices.
     let none = source.replace("(long long)fail", "(long long)quiet");
     if let Some(none) = library("none", &none) {
-        assert!(refusal(load(&none.0)).ends_with("has 0 devices, but 1 are needed"));
+        assert!(error_message(load(&none.0)).ends_with("has 0 devices, but 1 are needed"));
     }
 }
 
@@ -190,7 +190,7 @@ fn every_element_type_goes_in_and_out() {
 }
 
 #[test]
-fn wrong_calls_are_refused_with_words() {
+fn wrong_calls_are_rejected_with_words() {
     let Some(client) = client() else { return };
     let text = module(
         r#" func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"X"}]>})
@@ -202,7 +202,7 @@ fn wrong_calls_are_refused_with_words() {
     let negate = client.compile(&text, 8).unwrap();
     let put = |n: usize, d: usize| client.put(&bytes(&vec![1.0; n]), DType::F32, &[n], d).unwrap();
     let lists =
-        |held: &[DeviceBuffer]| refusal(negate.run(&held.iter().map(|b| vec![b]).collect::<Vec<_>>()));
+        |held: &[DeviceBuffer]| error_message(negate.run(&held.iter().map(|b| vec![b]).collect::<Vec<_>>()));
     let good: Vec<DeviceBuffer> = (0..8).map(|d| put(1, d)).collect();
     let large: Vec<DeviceBuffer> = (0..8).map(|d| put(2, d)).collect();
     let said = [
@@ -210,17 +210,17 @@ fn wrong_calls_are_refused_with_words() {
         lists(&good[..7]),
         lists(&large),
         lists(&good.into_iter().rev().collect::<Vec<_>>()),
-        refusal(negate.run(&vec![Vec::new(); 8])),
-        refusal(client.compile("module { func.func public @main() { return 1 } }", 1)),
-        refusal(client.compile(&text, 9000)),
-        refusal(client.put(&[0; 3], DType::F32, &[1], 0)),
-        refusal(client.put(&[0; 8], DType::Key, &[1], 0)),
-        refusal(client.put(&[0; 4], DType::F32, &[1], 9000)),
-        refusal(client.put(&[], DType::F32, &[usize::MAX, 8], 0)),
+        error_message(negate.run(&vec![Vec::new(); 8])),
+        error_message(client.compile("module { func.func public @main() { return 1 } }", 1)),
+        error_message(client.compile(&text, 9000)),
+        error_message(client.put(&[0; 3], DType::F32, &[1], 0)),
+        error_message(client.put(&[0; 8], DType::Key, &[1], 0)),
+        error_message(client.put(&[0; 4], DType::F32, &[1], 9000)),
+        error_message(client.put(&[], DType::F32, &[usize::MAX, 8], 0)),
     ];
     println!("{said:#?}");
     let ends = |k: usize, words: &str| assert!(said[k].contains(words), "{k}: {}", said[k]);
-    ends(0, "nothing was refused");
+    ends(0, "no error");
     ends(1, "arguments of 7 devices, but it runs on 8");
     ends(2, "argument 0 is float32[2]; on each device the module takes float32[1]");
     ends(3, "argument 0 of device 0 is on device 7");
@@ -236,9 +236,10 @@ fn wrong_calls_are_refused_with_words() {
         1,
     );
     let one = one.unwrap();
-    let of =
-        |dtype, shape: &[usize]| refusal(one.run(&[vec![&client.put(&[0; 24], dtype, shape, 0).unwrap()]]));
-    assert_eq!(of(DType::F32, &[2, 3]), "nothing was refused");
+    let of = |dtype, shape: &[usize]| {
+        error_message(one.run(&[vec![&client.put(&[0; 24], dtype, shape, 0).unwrap()]]))
+    };
+    assert_eq!(of(DType::F32, &[2, 3]), "no error");
     assert_eq!(
         of(DType::F32, &[3, 2]),
         "argument 0 is float32[3,2]; on each device the module takes float32[2,3]"
@@ -247,5 +248,5 @@ fn wrong_calls_are_refused_with_words() {
         of(DType::I32, &[2, 3]),
         "argument 0 is int32[2,3]; on each device the module takes float32[2,3]"
     );
-    assert_ne!(said[10], "nothing was refused");
+    assert_ne!(said[10], "no error");
 }

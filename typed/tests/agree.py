@@ -90,7 +90,7 @@ class Mesh:
         entries = [[] if e is None else [e] if isinstance(e, str) else e for e in spec]
         flat = [a for e in entries for a in e] + u + r
         if len(set(flat)) != len(flat):
-            skip("an axis twice in one spec: refused at the token")
+            skip("an axis twice in one spec: rejected at the token")
         if len(u) > 2 or len(r) > 2 or (u and r):
             skip("a spec with both sets, or sets of more than two axes")
         text = ", ".join(self.split(e) if e else "_" for e in entries)
@@ -263,13 +263,13 @@ def query(mesh, eq, types, inside):
         else:
             text = params["subscripts"].replace(" ", "")
             if len(arrays) != 2:
-                skip("einsum of one or three operands: refused at the token, or a transpose of sums")
+                skip("einsum of one or three operands: rejected at the token, or a transpose of sums")
             if "->" not in text or "." in text:
-                skip("einsum without `->`, or with `..`: refused at the token")
+                skip("einsum without `->`, or with `..`: rejected at the token")
             ab, out = text.split("->")
             a, b = ab.split(",")
             if len(set(a)) != len(a) or len(set(b)) != len(b) or len(set(out)) != len(out):
-                skip("einsum with a letter twice in one operand: refused at the token")
+                skip("einsum with a letter twice in one operand: rejected at the token")
             if len(a) != rank(0) or len(b) != rank(1):
                 skip("einsum with another number of letters than dims: a bound on the operand")
             left, right = S(0), S(1)
@@ -280,7 +280,7 @@ def query(mesh, eq, types, inside):
                     else:
                         right, b = f"Summed<{right}, D<{i}>>", b[:i] + b[i + 1:]
             if any(c not in a and c not in b for c in out):
-                skip("einsum with a letter of the result in no operand: refused at the token")
+                skip("einsum with a letter of the result in no operand: rejected at the token")
             together = [c for c in out if c in a and c in b]
             turned = "".join(together + [c for c in a if c not in b] + [c for c in b if c not in a]) != out
             both = "BothTurned" if turned and params.get("out_sharding") is None else "Both"
@@ -409,10 +409,10 @@ def equations(case):
     def walk(body, inside, plain):
         for eq in body:
             out = eq["out"][0]
-            refused = expect.get("at") == out
-            answered = out in known and not refused
-            if plain and (refused or answered) and "welcome" not in case:
-                yield eq, inside, types, (None if refused else known[out]), expect.get("error") if refused else None
+            rejected = expect.get("at") == out
+            answered = out in known and not rejected
+            if plain and (rejected or answered) and "welcome" not in case:
+                yield eq, inside, types, (None if rejected else known[out]), expect.get("error") if rejected else None
             params = eq.get("params") or {}
             manual = eq["op"] in ("shard_map", "smap")
             full = eq["op"] == "shard_map" and params.get("axis_names") is None and params.get("check_vma", True) is not False
@@ -424,7 +424,7 @@ def equations(case):
                     if isinstance(name, str) and inner_name in known:
                         yield {"op": "_local", "in": [name], "out": [inner_name]}, False, types, known[inner_name], None
             if go and manual and "welcome" not in case:
-                # a result that leaves wrongly is refused at the shard_map itself
+                # a result that leaves wrongly is rejected at the shard_map itself
                 for name, out_name, spec in zip(eq["body"]["returns"], eq["out"], params["out_specs"]):
                     if isinstance(spec, dict):
                         continue
@@ -455,9 +455,9 @@ def main():
                 total += 1
                 try:
                     if error == "dtype":
-                        skip("a refusal of element types: bounds on methods, in tests/ui")
+                        skip("an error of element types: bounds on methods, in tests/ui")
                     if error == "mesh":
-                        skip("a refusal of a spec or a name: at the token, or an axis that is no type")
+                        skip("an error of a spec or a name: at the token, or an axis that is no type")
                     text, dtype = query(mesh, eq, types, inside)
                     if answer is not None:
                         d, dims, sets = parse(answer)

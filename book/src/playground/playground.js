@@ -93,7 +93,7 @@
         })));
         parts.push(make("p", {}, `Peak memory: ${units(a.peak_bytes)} per device, on ${a.devices.toLocaleString("en")} devices.`));
         if (a.values) parts.push(table(["device", "part", "holds"], a.values.map((v) => [v.device, v.part, make("code", {}, v.data)])));
-        if (a.values_refused) parts.push(make("p", {}, `Not run: ${a.values_refused}.`));
+        if (a.values_error) parts.push(make("p", {}, `Not run: ${a.values_error}.`));
         if (a.moves) parts.push(folded("Data movement", picture(a.moves, "the data of each device, in the colour of the device from which it came")));
         parts.push(folded("The typed program", make("pre", {}, a.program)), folded("The program of each device", make("pre", {}, a.spmd)));
         return parts;

@@ -29,7 +29,7 @@ pub(crate) struct Env<'a> {
 pub(crate) struct Found {
     pub types: BTreeMap<String, String>,
     /// The name of the rejected equation, the kind of its error, and the full text.
-    pub refused: Option<(String, String, String)>,
+    pub rejected: Option<(String, String, String)>,
     /// The equation whose number of results could not be determined: its error becomes the error of
     /// the trace.
     pub emptied: Option<String>,
@@ -55,7 +55,7 @@ impl Env<'_> {
         Error::other(what)
     }
     /// Records that the equation binding `name` was rejected; inner errors come first.
-    pub(crate) fn refused(&self, name: &str, error: &Error) {
+    pub(crate) fn rejected(&self, name: &str, error: &Error) {
         if self.found.borrow().emptied.is_some() {
             return;
         }
@@ -63,7 +63,7 @@ impl Env<'_> {
         if let Some(flaw) = flaw(error) {
             self.found.borrow_mut().flaw.get_or_insert(flaw);
         }
-        self.found.borrow_mut().refused.get_or_insert((name.into(), kind, error.to_string()));
+        self.found.borrow_mut().rejected.get_or_insert((name.into(), kind, error.to_string()));
     }
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn program(
     let outcome = f.trace(&values);
     // A case that the reference rejects needlessly may be accepted, with these values and any
     // sharding.
-    let welcome = case.get("welcome").filter(|_| outcome.is_ok() && found.borrow().refused.is_none());
+    let welcome = case.get("welcome").filter(|_| outcome.is_ok() && found.borrow().rejected.is_none());
     let expect = welcome.unwrap_or(expect);
     {
         let found = found.borrow();
@@ -251,13 +251,13 @@ pub(crate) fn program(
         if let Some(flaw) = flaw {
             return Err(flaw.into());
         }
-        let emptied = match (&found.refused, &found.emptied, &outcome) {
+        let emptied = match (&found.rejected, &found.emptied, &outcome) {
             (None, Some(name), Err(e)) => {
                 Some((name.clone(), case_name(e.kind()).to_string(), e.to_string()))
             }
             _ => None,
         };
-        check::refusal(expect, found.refused.as_ref().or(emptied.as_ref()), outcome.as_ref().err())?;
+        check::error(expect, found.rejected.as_ref().or(emptied.as_ref()), outcome.as_ref().err())?;
         if expect.get("error").is_some() {
             return Ok(());
         }
@@ -301,7 +301,7 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
         .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
     let (local, sharding) = match (held, expect["error"].as_str()) {
         (Err(fault), Some(kind)) if case_name(fault.kind()) == kind => return Ok(()),
-        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", case_name(fault.kind()))),
+        (Err(fault), want) => return Err(format!("rejected ({}), wanted {want:?}", case_name(fault.kind()))),
         (Ok(_), Some(kind)) => return Err(format!("accepted, wanted an error of kind {kind}")),
         (Ok(held), None) => held,
     };
@@ -336,7 +336,7 @@ pub(crate) fn ty(case: &Value) -> Result<(), String> {
     }
     let got = match (ArrayType::parse(text, &mesh), expect["error"].as_str()) {
         (Err(e), Some(kind)) if case_name(e.kind()) == kind => return Ok(()),
-        (Err(e), want) => return Err(format!("refused ({}), wanted {want:?}: {e}", case_name(e.kind()))),
+        (Err(e), want) => return Err(format!("rejected ({}), wanted {want:?}: {e}", case_name(e.kind()))),
         (Ok(t), Some(kind)) => return Err(format!("read as {t}, wanted an error of kind {kind}")),
         (Ok(t), None) => t,
     };

@@ -30,7 +30,7 @@ pub(crate) mod numbers {
 }
 
 /// Compares an error with the expected one, if an error is expected.
-pub(crate) fn refusal(
+pub(crate) fn error(
     expect: &Value,
     got: Option<&(String, String, String)>,
     error: Option<&Error>,
@@ -39,17 +39,17 @@ pub(crate) fn refusal(
     match (want, got) {
         (None, None) => match error {
             None => Ok(()),
-            Some(e) => Err(format!("refused at the end: {e}")),
+            Some(e) => Err(format!("rejected at the end: {e}")),
         },
         (Some((kind, at)), Some((name, found, _))) if kind == found && at == name => Ok(()),
         (Some((kind, at)), Some((name, found, text))) => {
-            Err(format!("refused ({found}) at {name}, wanted {kind} at {at}: {text}"))
+            Err(format!("rejected ({found}) at {name}, wanted {kind} at {at}: {text}"))
         }
         (Some((kind, at)), None) => {
-            let rest = error.map_or_else(|| "accepted".into(), |e| format!("refused at the end: {e}"));
+            let rest = error.map_or_else(|| "accepted".into(), |e| format!("rejected at the end: {e}"));
             Err(format!("{rest}; wanted {kind} at {at}"))
         }
-        (None, Some((name, kind, text))) => Err(format!("refused ({kind}) at {name}: {text}")),
+        (None, Some((name, kind, text))) => Err(format!("rejected ({kind}) at {name}: {text}")),
     }
 }
 

@@ -203,7 +203,7 @@ impl Report {
             s += &format!(" ({} excepted)", self.excepted.len());
         }
         if self.accepted > 0 {
-            s += &format!(" ({} accepted that the reference refuses)", self.accepted);
+            s += &format!(" ({} accepted that the reference rejects)", self.accepted);
         }
         if !self.unbuilt.is_empty() {
             let names: Vec<String> = self.unbuilt.iter().map(|(what, n)| format!("{what} {n}")).collect();

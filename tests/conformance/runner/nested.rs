@@ -10,10 +10,10 @@ pub(crate) fn equations(env: &mut Env, body: &Value) -> Result<()> {
     for e in body.as_array().into_iter().flatten() {
         let outs: Vec<&str> = e["out"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let first = outs.first().copied().unwrap_or("");
-        let results = equation(env, e, outs.len()).inspect_err(|error| env.refused(first, error))?;
+        let results = equation(env, e, outs.len()).inspect_err(|error| env.rejected(first, error))?;
         for r in &results {
             if let Val::Array(a) = r {
-                a.ty().inspect_err(|error| env.refused(first, error))?;
+                a.ty().inspect_err(|error| env.rejected(first, error))?;
             }
         }
         if results.len() != outs.len() {
@@ -216,7 +216,7 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
     // An empty tree could not be built: its error is in the trace.
     if results.is_empty() && outs > 0 {
         env.found.borrow_mut().emptied.get_or_insert(e["out"][0].as_str().unwrap_or("").into());
-        return Err(Error::other("a body was refused"));
+        return Err(Error::other("a body was rejected"));
     }
     Ok(results.into_iter().map(Val::Array).collect())
 }

@@ -70,10 +70,10 @@ impl Reader<'_> {
             let given = p["length"].as_u64().map(|n| n as usize);
             let lead = |v: &Value| if v.ty.rank() == 0 { None } else { Some(v.ty.shape[0]) };
             let Some(length) = given.or_else(|| ins.get(carry).and_then(lead)) else {
-                return not_here("refused scans");
+                return not_here("rejected scans");
             };
             if ins[carry..].iter().any(|v| lead(v) != Some(length) || !v.ty.spec.dim(0).is_empty()) {
-                return not_here("refused scans");
+                return not_here("rejected scans");
             }
             (0, length, carry, p["reverse"].as_bool().unwrap_or(false))
         };
@@ -128,9 +128,9 @@ impl Reader<'_> {
             list(&p["axis_names"]).iter().map(|a| Axis::from(text(a))).collect()
         };
         let checked = p["check_vma"].as_bool().unwrap_or(true);
-        let refusal = self.expect["at"] == e["out"][0];
-        if refusal || over.iter().any(|a| outer.find(a).is_none()) {
-            return not_here("refusals of shard_map");
+        let error = self.expect["at"] == e["out"][0];
+        if error || over.iter().any(|a| outer.find(a).is_none()) {
+            return not_here("errors of shard_map");
         }
         let given: Vec<Spec> = if p["in_specs"].is_null() {
             ins.iter().map(|v| v.ty.spec.filter_axes(|a| over.contains(a))).collect()

@@ -9,7 +9,7 @@ mod types;
 use atmesh::prelude::*;
 
 /// Prints the error of a program that must be rejected.
-fn refused<T>(name: &str, result: Result<T>) -> Result<()> {
+fn rejected<T>(name: &str, result: Result<T>) -> Result<()> {
     match result {
         Ok(_) => Err(atmesh::Error::other(format!("accepted: {name}"))),
         Err(e) => {
@@ -26,10 +26,10 @@ fn fixed(result: Array) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    types::refusals()?;
-    products::refusals()?;
-    shapes::refusals()?;
-    modes::refusals()?;
-    control::refusals()?;
-    running::refusals()
+    types::errors()?;
+    products::errors()?;
+    shapes::errors()?;
+    modes::errors()?;
+    control::errors()?;
+    running::errors()
 }

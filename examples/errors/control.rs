@@ -1,8 +1,8 @@
 //! Errors of tracing, loops and branches, derivatives, and `vmap`.
-use crate::{fixed, refused};
+use crate::{fixed, rejected};
 use atmesh::prelude::*;
 
-pub(crate) fn refusals() -> Result<()> {
+pub(crate) fn errors() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
 
     // ANCHOR: all
@@ -11,7 +11,7 @@ pub(crate) fn refusals() -> Result<()> {
         let b = x + Array::arange(0..8);
         (a, b)
     });
-    refused("all errors of a program at once", many.call(Array::ones([8])))?;
+    rejected("all errors of a program at once", many.call(Array::ones([8])))?;
     // ANCHOR_END: all
 
     // ANCHOR: through
@@ -21,7 +21,7 @@ pub(crate) fn refusals() -> Result<()> {
         let z = fori_loop(0..3, &y, |_, y| y * 2.0);
         (wrong + z, grad(x, |x| (x + Array::arange(0..8)).sum(..)))
     });
-    refused("first causes, through branches, loops and derivatives", deep.call(Array::ones([8])))?;
+    rejected("first causes, through branches, loops and derivatives", deep.call(Array::ones([8])))?;
     // ANCHOR_END: through
 
     // ANCHOR: poisoned
@@ -36,7 +36,7 @@ pub(crate) fn refusals() -> Result<()> {
         let first = x.to_vec::<f32>()?[0];
         Ok(x * first)
     });
-    refused("the data of a traced value", peeked.call(Array::ones([2])))?;
+    rejected("the data of a traced value", peeked.call(Array::ones([2])))?;
     // ANCHOR_END: traced
 
     // ANCHOR: kept
@@ -47,60 +47,60 @@ pub(crate) fn refusals() -> Result<()> {
     });
     let y = keeps.call(Array::ones([2]))?;
     let later = kept.take().expect("it was traced");
-    refused("a traced value kept after its trace", (later + y).ty())?;
+    rejected("a traced value kept after its trace", (later + y).ty())?;
     // ANCHOR_END: kept
 
     // ANCHOR: carry
     let looped = fori_loop(0..3, Array::ones([4]), |_, x| concat([&x, &x], 0));
-    refused("a loop's carry that changes its shape", looped.ty())?;
+    rejected("a loop's carry that changes its shape", looped.ty())?;
     let steps = Array::ones([8]).put(&mesh, p!["X"]);
     let looped = fori_loop(0..3, Array::zeros([8]), |_, x| x + &steps);
-    refused("a loop's carry that changes its sharding", looped.ty())?;
+    rejected("a loop's carry that changes its sharding", looped.ty())?;
     fixed(fori_loop(0..3, Array::zeros([8]).put(&mesh, p!["X"]), |_, x| x + &steps))?;
     // ANCHOR_END: carry
 
     // ANCHOR: cond
     let x = Array::ones([8]).put(&mesh, p!["X"]);
     let either = cond(true, || x.clone(), || x.reshard(p!["Y"]));
-    refused("branches whose results differ", either.ty())?;
+    rejected("branches whose results differ", either.ty())?;
     fixed(cond(true, || x.clone(), || x.reshard(p!["Y"]).reshard(p!["X"])))?;
-    refused("a condition with many elements", cond(x.gt(0.0), || x.clone(), || 2.0 * &x).ty())?;
+    rejected("a condition with many elements", cond(x.gt(0.0), || x.clone(), || 2.0 * &x).ty())?;
     fixed(cond(x.gt(0.0).all(..), || x.clone(), || 2.0 * &x))?;
     // ANCHOR_END: cond
 
     // ANCHOR: scan
     let (a, b) = (Array::ones([4]), Array::ones([3]));
     let (sum, _) = scan(Array::zeros([]), (&a, &b), |c, (a, b)| (c + &a * b, a));
-    refused("a scan over lengths that differ", sum.ty())?;
+    rejected("a scan over lengths that differ", sum.ty())?;
     let (sum, _) = scan(Array::zeros([]), &x, |c, x| (c + &x, x));
-    refused("a scan along a dimension that is split", sum.ty())?;
+    rejected("a scan along a dimension that is split", sum.ty())?;
     fixed(scan(Array::zeros([]), x.reshard(p![_]), |c, x| (c + &x, x)).0)?;
     // ANCHOR_END: scan
 
     // ANCHOR: grad
     let x = Array::ones([8]).put(&mesh, p!["X"]);
-    refused("the gradient of a non-scalar", grad(&x, |x| 2.0 * x).ty())?;
+    rejected("the gradient of a non-scalar", grad(&x, |x| 2.0 * x).ty())?;
     fixed(grad(&x, |x| (2.0 * x).sum(..)))?;
-    refused("the gradient by an integer", grad(&Array::arange(0..4), |n| n.sum(..).astype(F32)).ty())?;
+    rejected("the gradient by an integer", grad(&Array::arange(0..4), |n| n.sum(..).astype(F32)).ty())?;
     let (_, back) = vjp(&x, |x| x.sin());
-    refused("a cotangent of another type", back.call(Array::ones([8]).put(&mesh, p!["Y"])).ty())?;
+    rejected("a cotangent of another type", back.call(Array::ones([8]).put(&mesh, p!["Y"])).ty())?;
     fixed(back.call(Array::ones([8]).put(&mesh, p!["X"])))?;
     // ANCHOR_END: grad
 
     // ANCHOR: vmap
-    refused("examples of different number", vmap((&a, &b), |(a, b)| a + b).ty())?;
+    rejected("examples of different number", vmap((&a, &b), |(a, b)| a + b).ty())?;
     let whole = Array::ones([8]).put(&mesh, p![]);
-    refused("examples that are split differently", vmap((&x, &whole), |(a, b)| a + b).ty())?;
+    rejected("examples that are split differently", vmap((&x, &whole), |(a, b)| a + b).ty())?;
     fixed(vmap((&x, whole.reshard(p!["X"])), |(a, b)| a + b))?;
-    refused("a dimension that examples do not have", vmap(Array::ones([]), |a| a + 1.0).ty())?;
+    rejected("a dimension that examples do not have", vmap(Array::ones([]), |a| a + 1.0).ty())?;
     // ANCHOR_END: vmap
 
     // ANCHOR: arguments
     let two = jit(|x: &Array, y: &Array| x + y);
     let compiled = two.lower((&a, &a))?.compile()?;
-    refused("arguments of other types than it was compiled for", compiled.call((&a, Array::arange(0..3))))?;
+    rejected("arguments of other types than it was compiled for", compiled.call((&a, Array::arange(0..3))))?;
     let placed = jit(|x: &Vec<Array>| &x[0] + &x[1]).on(&mesh).in_specs(vec![p!["X"]]);
-    refused("fewer specs than arrays", placed.call(vec![a.clone(), a.clone()]))?;
+    rejected("fewer specs than arrays", placed.call(vec![a.clone(), a.clone()]))?;
     let placed = jit(|x: &Vec<Array>| &x[0] + &x[1]).on(&mesh).in_specs(p!["X"]);
     fixed(placed.call(vec![a.clone(), a.clone()])?)?;
     // ANCHOR_END: arguments
