@@ -185,8 +185,8 @@ impl Array {
     /// let x = Array::ones([8, 16]).put(&Pod::mesh()?, p!["X"]);
     /// let y = x.typed::<T![f32; 8@X, ?]>()?;
     /// assert_eq!(type_of(&y), "float32[8@X,16]");
-    /// let refused = x.typed::<T![f32; 8@Y, 16]>().unwrap_err().to_string();
-    /// assert!(refused.contains("float32[8@X,16]") && refused.contains("float32[8@Y,16]"));
+    /// let error = x.typed::<T![f32; 8@Y, 16]>().unwrap_err().to_string();
+    /// assert!(error.contains("float32[8@X,16]") && error.contains("float32[8@Y,16]"));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_and_where() {
+    fn errors_say_what_and_where() {
         for (text, said) in [
             (
                 "float32[16",

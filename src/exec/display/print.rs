@@ -68,7 +68,7 @@ fn blocks(value: &PrintArgument, manual: &Axes, mesh: &Mesh) -> String {
             "On {device} at mesh coordinates ({},) = ({},):\n{}\n",
             names.join(", "),
             numbers.join(", "),
-            block.map_or_else(|refused| refused.message, |block| format::array_data(*dtype, &block))
+            block.map_or_else(|error| error.message, |block| format::array_data(*dtype, &block))
         ));
     }
     list.join("\n")

@@ -225,8 +225,8 @@ mod tests {
               return a
             }
         ";
-        iota_along_no_dimension_is_refused: Iota { ty: DType::I32.array_type([2, 4]), dimension: 2 }, [] => "
-            refused: there is no dimension 2 in int32[2,4]
+        iota_along_no_dimension_is_rejected: Iota { ty: DType::I32.array_type([2, 4]), dimension: 2 }, [] => "
+            error: there is no dimension 2 in int32[2,4]
             name a dimension of the result
         ";
     }

@@ -340,8 +340,8 @@ mod tests {
               return f, e
             }
         "#;
-        a_contraction_of_sharded_is_refused: DotGeneral::matmul(), ["float32[4,2@X]", "float32[2@X,6]"] => r#"
-            refused: dimension 1 of operand 0, 2@X, and dimension 0 of operand 1, 2@X, are contracted: the result could be summed over X, summed and scattered, or left unreduced
+        a_contraction_of_sharded_is_rejected: DotGeneral::matmul(), ["float32[4,2@X]", "float32[2@X,6]"] => r#"
+            error: dimension 1 of operand 0, 2@X, and dimension 0 of operand 1, 2@X, are contracted: the result could be summed over X, summed and scattered, or left unreduced
             all-reduced: p![_, _]
             scattered: p!["X", _]
             left unreduced, to be summed later: p![_, _; U: "X"]

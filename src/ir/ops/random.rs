@@ -425,8 +425,8 @@ mod tests {
               return c
             }
         ";
-        bits_of_no_key_are_refused: RandomBits { ty: DType::U32.array_type([4]), num_key_dims: 0 }, ["uint32[]"] => "
-            refused: random_bits takes a key, and operand 0 is uint32
+        bits_of_no_key_are_rejected: RandomBits { ty: DType::U32.array_type([4]), num_key_dims: 0 }, ["uint32[]"] => "
+            error: random_bits takes a key, and operand 0 is uint32
             make one: `Key::new(seed)`
         ";
     }

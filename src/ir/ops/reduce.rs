@@ -413,8 +413,8 @@ mod tests {
               return f
             }
         ";
-        max_of_unreduced_is_refused: Reduce::new(Reduction::Max, &[0], None), ["float32[4]{U:X}"] => "
-            refused: operand 0, float32[4]{U:X}, is unreduced over X: max of a sum is not the sum of max of its partial values
+        max_of_unreduced_is_rejected: Reduce::new(Reduction::Max, &[0], None), ["float32[4]{U:X}"] => "
+            error: operand 0, float32[4]{U:X}, is unreduced over X: max of a sum is not the sum of max of its partial values
             sum it first: `.reshard(p![_])`
         ";
     }

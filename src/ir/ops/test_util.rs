@@ -46,7 +46,7 @@ fn error_text(error: &Error) -> String {
 fn describe(prim: &Prim, types: &[ArrayType]) -> String {
     let program = match build_program(prim, types) {
         Ok(program) => program,
-        Err(error) => return format!("refused: {}", error_text(&error)),
+        Err(error) => return format!("error: {}", error_text(&error)),
     };
     let floats: Vec<bool> = types.iter().map(|ty| ty.dtype.is_float()).collect();
     let mut text = program.to_string();
@@ -133,9 +133,9 @@ pub(crate) fn check(prim: Prim, axes: AxisType, types: &[&str], want: &str) {
     let mesh = Mesh::with_types(both[..count].iter().copied()).expect("axes make a mesh");
     let types: Vec<ArrayType> =
         types.iter().map(|ty| ArrayType::parse(ty, &mesh).unwrap_or_else(|e| panic!("{e}"))).collect();
-    let told = describe(&prim, &types);
-    assert!(dedented_lines(&told) == dedented_lines(want), "{} is\n{told}\n", prim.name());
-    if axes != AxisType::Manual && !told.starts_with("refused") {
+    let text = describe(&prim, &types);
+    assert!(dedented_lines(&text) == dedented_lines(want), "{} is\n{text}\n", prim.name());
+    if axes != AxisType::Manual && !text.starts_with("error: ") {
         assert_engines_agree(&prim, &types);
     }
 }

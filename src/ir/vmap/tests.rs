@@ -127,7 +127,7 @@ fn examples_stay_split_over_their_axis() {
                     .map(|(x, m)| if *m { example(&x.reshard(batch_unsharded(x)), 0) } else { x.clone() })
                     .collect();
                 if let Some(Err(e)) = run(&prim, &one).iter().map(Array::ty).find(|t| t.is_err()) {
-                    assert!(split, "{name} {mapped:?}: an example that is whole is refused: {e}");
+                    assert!(split, "{name} {mapped:?}: an example that is whole is rejected: {e}");
                     continue;
                 }
                 let f = |xs: Vec<Array>| run(&prim, &xs);

@@ -30,7 +30,7 @@ pub(super) fn row_kernel(
                 value.push(reader.read(r, &index));
             });
             // an operand cannot be copied without memory: unwind with the fault
-            value.to_array_data(1).unwrap_or_else(|refused| std::panic::resume_unwind(Box::new(refused)))
+            value.to_array_data(1).unwrap_or_else(|error| std::panic::resume_unwind(Box::new(error)))
         })
         .collect();
     let ins: Vec<RowInput<'_>> = slabs

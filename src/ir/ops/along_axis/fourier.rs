@@ -235,17 +235,17 @@ mod tests {
               return b
             }
         ";
-        rfft_that_does_not_divide_is_refused: over(FftKind::Real, &[4]), ["float32[2,4@X]"] => "
-            refused: dimension 1 of the result has size 3, which X does not divide into 2 equal parts
+        rfft_that_does_not_divide_is_rejected: over(FftKind::Real, &[4]), ["float32[2,4@X]"] => "
+            error: dimension 1 of the result has size 3, which X does not divide into 2 equal parts
             reshard it first: `.reshard(p![_, _])`
         ";
-        fft_of_another_length_is_refused: over(FftKind::Forward, &[6]), ["complex64[2,4]"] => "
-            refused: dimension 1 has size 4, and fft of length 6 takes 6 there
+        fft_of_another_length_is_rejected: over(FftKind::Forward, &[6]), ["complex64[2,4]"] => "
+            error: dimension 1 has size 4, and fft of length 6 takes 6 there
             fill it up: `.pad(..)` to 6
             or give the length that fits
         ";
-        fft_of_floats_is_refused: over(FftKind::Forward, &[4]), ["float64[2,4]"] => "
-            refused: operand 0 is float64, but complex numbers are expected
+        fft_of_floats_is_rejected: over(FftKind::Forward, &[4]), ["float64[2,4]"] => "
+            error: operand 0 is float64, but complex numbers are expected
             make it complex: `.astype(C128)`
         ";
     }

@@ -356,12 +356,12 @@ mod tests {
               return b
             }
         ";
-        cumsum_along_a_split_dimension_is_refused: CumulativeScan { kind: CumulativeOp::Sum, axis: 0, reverse: false }, ["float32[2@X,3]"] => "
-            refused: dimension 0 of the operand, 2@X, must be unsharded here
+        cumsum_along_a_split_dimension_is_rejected: CumulativeScan { kind: CumulativeOp::Sum, axis: 0, reverse: false }, ["float32[2@X,3]"] => "
+            error: dimension 0 of the operand, 2@X, must be unsharded here
             reshard it first: `.reshard(p![_, _])`
         ";
-        cumprod_of_bools_is_refused: CumulativeScan { kind: CumulativeOp::Prod, axis: 0, reverse: false }, ["bool[3]"] => "
-            refused: operand 0 is bool, but numbers are expected
+        cumprod_of_bools_is_rejected: CumulativeScan { kind: CumulativeOp::Prod, axis: 0, reverse: false }, ["bool[3]"] => "
+            error: operand 0 is bool, but numbers are expected
             convert it first: `.astype(I32)`
         ";
     }

@@ -167,8 +167,8 @@ mod tests {
               return b
             }
         ";
-        ppermute_to_one_twice_is_refused: Ppermute { group: example_group(), pairs: vec![(0, 1), (1, 1)] }, ["float32[4]{V:X}"] of Manual => "
-            refused: device 1 is a target twice
+        ppermute_to_one_twice_is_rejected: Ppermute { group: example_group(), pairs: vec![(0, 1), (1, 1)] }, ["float32[4]{V:X}"] of Manual => "
+            error: device 1 is a target twice
             each device sends once and receives once at most
         ";
     }

@@ -233,8 +233,8 @@ mod tests {
               return b
             }
         ";
-        psum_scatter_of_three_is_refused: PsumScatter { group: example_group(), dim: 0, tiled: true }, ["float32[3]{V:X}"] of Manual => "
-            refused: dimension 0 of size 3 is not divisible into 2 equal parts
+        psum_scatter_of_three_is_rejected: PsumScatter { group: example_group(), dim: 0, tiled: true }, ["float32[3]{V:X}"] of Manual => "
+            error: dimension 0 of size 3 is not divisible into 2 equal parts
             the size must be a multiple of 2, the number of devices along X
         ";
     }

@@ -358,8 +358,8 @@ mod tests {
               return g, e
             }
         "#;
-        add_on_two_axes_is_refused: Binary::Add, ["float32[4@X]", "float32[4@Y]"] => r#"
-            refused: dimension 0 of operand 0, 4@X, and dimension 0 of operand 1, 4@Y, must match, but are sharded differently
+        add_on_two_axes_is_rejected: Binary::Add, ["float32[4@X]", "float32[4@Y]"] => r#"
+            error: dimension 0 of operand 0, 4@X, and dimension 0 of operand 1, 4@Y, must match, but are sharded differently
             reshard operand 0: `.reshard(p!["Y"])`
             reshard operand 1: `.reshard(p!["X"])`
         "#;

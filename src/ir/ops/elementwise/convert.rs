@@ -210,8 +210,8 @@ mod tests {
             }
             no tangents
         ";
-        bitcast_to_wider_is_refused: Bitcast { dtype: DType::I64 }, ["float32[4]"] => "
-            refused: a bitcast needs types of equal width: float32 has 4 bytes, int64 has 8
+        bitcast_to_wider_is_rejected: Bitcast { dtype: DType::I64 }, ["float32[4]"] => "
+            error: a bitcast needs types of equal width: float32 has 4 bytes, int64 has 8
             use an element type of the same width, or convert the values: `.astype(…)`
         ";
     }

@@ -229,8 +229,8 @@ mod tests {
               return c, d
             }
         ";
-        select_of_two_shardings_is_refused: Select, ["bool[4@X]", "float32[4@X]", "float32[4]"] => r#"
-            refused: dimension 0 of operand 1, 4@X, and dimension 0 of operand 2, 4, must be sharded the same way
+        select_of_two_shardings_is_rejected: Select, ["bool[4@X]", "float32[4@X]", "float32[4]"] => r#"
+            error: dimension 0 of operand 1, 4@X, and dimension 0 of operand 2, 4, must be sharded the same way
             reshard operand 0 by `.reshard(p![_])` and operand 1 by `.reshard(p![_])`
             reshard operand 2: `.reshard(p!["X"])`
         "#;
@@ -267,7 +267,7 @@ mod tests {
             }
         "#;
         select_wants_one_type: Select, ["bool[4]", "float32[4]", "int32[4]"] => "
-            refused: operand 1 is float32, operand 2 is int32: they must be of one element type
+            error: operand 1 is float32, operand 2 is int32: they must be of one element type
             convert operand 2: `.astype(F32)`
         ";
     }

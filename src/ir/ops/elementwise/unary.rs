@@ -270,8 +270,8 @@ mod tests {
               return c
             }
         ";
-        exp_of_a_sum_is_refused: Unary::Exp, ["float32[4]{U:X}"] => "
-            refused: operand 0, float32[4]{U:X}, is unreduced over X: exp of a sum is not the sum of exp of its partial values
+        exp_of_a_sum_is_rejected: Unary::Exp, ["float32[4]{U:X}"] => "
+            error: operand 0, float32[4]{U:X}, is unreduced over X: exp of a sum is not the sum of exp of its partial values
             sum it first: `.reshard(p![_])`
         ";
         floor_has_no_slope: Unary::Floor, ["float32[4]"] => "

@@ -121,12 +121,12 @@ mod tests {
               return f, d
             }
         ";
-        a_split_matrix_is_refused: Inv, ["float32[4,2@X,2]"] => "
-            refused: dimension 1 of the operand, 2@X, must be unsharded here
+        a_split_matrix_is_rejected: Inv, ["float32[4,2@X,2]"] => "
+            error: dimension 1 of the operand, 2@X, must be unsharded here
             reshard it first: `.reshard(p![_, _, _])`
         ";
         batches_lie_alike: Solve { transposed: false }, ["float32[2@X,3,3]", "float32[2,3,1]"] => r#"
-            refused: dimension 0 of operand 0, 2@X, and dimension 0 of operand 1, 2, must be sharded the same way
+            error: dimension 0 of operand 0, 2@X, and dimension 0 of operand 1, 2, must be sharded the same way
             reshard operand 0: `.reshard(p![_, _, _])`
             reshard operand 1: `.reshard(p!["X", _, _])`
         "#;

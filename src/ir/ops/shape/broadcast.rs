@@ -149,8 +149,8 @@ mod tests {
               return b
             }
         ";
-        broadcast_to_a_smaller_size_is_refused: BroadcastInDim { shape: [3].into(), broadcast_dimensions: vec![0], out_sharding: None }, ["float32[4]"] => "
-            refused: dimension 0 has size 4, which does not broadcast to size 3
+        broadcast_to_a_smaller_size_is_rejected: BroadcastInDim { shape: [3].into(), broadcast_dimensions: vec![0], out_sharding: None }, ["float32[4]"] => "
+            error: dimension 0 has size 4, which does not broadcast to size 3
             only dimensions of size 1 are repeated
         ";
     }

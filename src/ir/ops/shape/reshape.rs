@@ -234,8 +234,8 @@ mod tests {
               return b
             }
         ";
-        merged_the_minor_axis_is_refused: Reshape { new_sizes: [8].into(), out_sharding: None }, ["float32[2,4@X]"] => r#"
-            refused: dimension 1 of the operand, 4@X, becomes the minor part of dimension 0 of the result, whose major part is unsharded: its elements would move between devices
+        merged_the_minor_axis_is_rejected: Reshape { new_sizes: [8].into(), out_sharding: None }, ["float32[2,4@X]"] => r#"
+            error: dimension 1 of the operand, 4@X, becomes the minor part of dimension 0 of the result, whose major part is unsharded: its elements would move between devices
             say the result's sharding: p!["X"]
             reshard it first: `.reshard(p![_, _])`
         "#;

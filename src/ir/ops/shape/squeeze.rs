@@ -138,8 +138,8 @@ mod tests {
               return b
             }
         ";
-        squeeze_of_more_is_refused: Squeeze { dimensions: vec![0] }, ["float32[2,4]"] => "
-            refused: dimension 0 has size 2, not 1
+        squeeze_of_more_is_rejected: Squeeze { dimensions: vec![0] }, ["float32[2,4]"] => "
+            error: dimension 0 has size 2, not 1
             only dimensions of size 1 can be dropped
         ";
     }

@@ -157,8 +157,8 @@ mod tests {
               return b
             }
         ";
-        transpose_by_no_permutation_is_refused: Transpose { permutation: vec![0, 0] }, ["float32[4,2]"] => "
-            refused: dimension 0 is named twice
+        transpose_by_no_permutation_is_rejected: Transpose { permutation: vec![0, 0] }, ["float32[4,2]"] => "
+            error: dimension 0 is named twice
             name each dimension once
         ";
     }

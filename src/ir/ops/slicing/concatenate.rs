@@ -317,8 +317,8 @@ mod tests {
               return c, d
             }
         ";
-        concatenate_of_other_sizes_is_refused: Concatenate { dimension: 0 }, ["float32[2,2]", "float32[4,3]"] => "
-            refused: operand 1 has shape [4,3], but operand 0 [2,2]: they may differ in dimension 0 only
+        concatenate_of_other_sizes_is_rejected: Concatenate { dimension: 0 }, ["float32[2,2]", "float32[4,3]"] => "
+            error: operand 1 has shape [4,3], but operand 0 [2,2]: they may differ in dimension 0 only
             make their sizes equal: `slice`, `pad`
         ";
     }

@@ -223,8 +223,8 @@ mod tests {
               return c
             }
         ";
-        pad_of_too_little_is_refused: Pad { low: vec![-3], high: vec![-3], interior: vec![0], value: Scalar::Float(0.0), out_sharding: None }, ["float32[4]"] => "
-            refused: low -3 and high -3 cut more than dimension 0 of size 4 has
+        pad_of_too_little_is_rejected: Pad { low: vec![-3], high: vec![-3], interior: vec![0], value: Scalar::Float(0.0), out_sharding: None }, ["float32[4]"] => "
+            error: low -3 and high -3 cut more than dimension 0 of size 4 has
             cut 4 elements at most
         ";
     }

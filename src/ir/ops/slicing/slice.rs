@@ -163,8 +163,8 @@ mod tests {
               return b
             }
         ";
-        slice_beyond_is_refused: Slice { start: vec![0], limit: vec![5], strides: vec![1], out_sharding: None }, ["float32[4]"] => "
-            refused: the slice 0..5 is not within dimension 0 of size 4
+        slice_beyond_is_rejected: Slice { start: vec![0], limit: vec![5], strides: vec![1], out_sharding: None }, ["float32[4]"] => "
+            error: the slice 0..5 is not within dimension 0 of size 4
             give 0 <= start <= limit <= size
         ";
     }

@@ -540,20 +540,20 @@ mod tests {
             }
         "#;
         a_filter_whose_steps_are_split: conv(Window::default()), ["float32[2,8,2]", "float32[4@X,2,4]"] => r#"
-            refused: dimension 0 of operand 1, 4@X, must be unsharded here
+            error: dimension 0 of operand 1, 4@X, must be unsharded here
             say the result's sharding: p![_, _, _]
             reshard operand 1: `.reshard(p![_, _, _])`
         "#;
         features_that_differ: conv(Window::default()), ["float32[2,8,2]", "float32[4,3,4]"] => r#"
-            refused: dimension 2 of operand 0 has size 2, dimension 1 of operand 1 size 3: contracting dimensions must be equal
+            error: dimension 2 of operand 0 has size 2, dimension 1 of operand 1 size 3: contracting dimensions must be equal
             the filter has as many input features as the array (a group of it) has features
         "#;
         a_stride_of_0: conv(Window { stride: 0, ..Window::default() }), ["float32[2,8,2]", "float32[4,2,4]"] => r#"
-            refused: the stride along dimension 1 is 0
+            error: the stride along dimension 1 is 0
             steps are 1 and more
         "#;
         a_size_that_its_axes_do_not_divide: conv(Window::default()), ["float32[2,8@X,2]", "float32[2,2,4]"] => r#"
-            refused: dimension 1 of the result has size 7, which X does not divide into 2 equal parts
+            error: dimension 1 of the result has size 7, which X does not divide into 2 equal parts
             reshard operand 0: `.reshard(p![_, _, _])`
         "#;
     }

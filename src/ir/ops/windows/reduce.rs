@@ -518,15 +518,15 @@ mod tests {
             }
         "#;
         a_window_of_nothing: reduce(Reduction::Sum, Windows { sizes: vec![0, 1], ..rows(1) }), ["float32[4,2]"] => r#"
-            refused: a window has size 0 along dimension 0
+            error: a window has size 0 along dimension 0
             windows have 1 element and more
         "#;
         a_window_for_each_dimension: reduce(Reduction::Sum, rows(1)), ["float32[4]"] => r#"
-            refused: there are 2 sizes of windows for 1 dimensions
+            error: there are 2 sizes of windows for 1 dimensions
             give one for each dimension: 1 where a window is one element
         "#;
         sums_are_of_numbers: reduce(Reduction::Sum, rows(1)), ["bool[4,2]"] => r#"
-            refused: operand 0 is bool, but numbers are expected
+            error: operand 0 is bool, but numbers are expected
             convert it first: `.astype(I32)`
         "#;
     }

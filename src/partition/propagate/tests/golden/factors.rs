@@ -3,11 +3,11 @@
 //! They follow Shardy's table of operation classes, reshapes, gathers and scatters. Where they
 //! differ from Shardy's, a comment gives the reason.
 //!
-//! The notation is `[i,k],[k,j]->[i,j] k 4 sum`: the loops of each dimension, then the loops that
-//! are not passed through, with their size and kind. The kinds are `sum` (Shardy: reduction),
-//! `moved` (permutation) and `whole` (need replication). `(ij)` is a dimension with two loops,
-//! major first. `'i` is a dimension that is broadcast, `~i` one that is dynamically indexed and not
-//! propagated (Shardy: blocked), and `+i` one with an offset or stride.
+//! The notation is `[i,k],[k,j]->[i,j] k 4 reduction`: the loops of each dimension, then the loops
+//! that are not passed through, with their size and kind. The kinds are Shardy's `reduction`,
+//! `permutation` and `need_replication`. `(ij)` is a dimension with two loops, major first. `'i` is
+//! a dimension that is broadcast, `~i` one that is dynamically indexed and not propagated (Shardy:
+//! blocked), and `+i` one with an offset or stride.
 //!
 //! Propagation uses the loops that dimensions share, and whether they are passed through. The other
 //! kinds matter for explicit types only: communication follows from what an operation computes,
@@ -55,15 +55,15 @@ fn shown(prim: &Prim, types: &[ArrayType], sizes: bool) -> String {
     let tensors = |list: &[Vec<Dim>]| list.iter().map(tensor).collect::<Vec<_>>().join(",");
     let mut text = format!("{}->{}", tensors(&f.operands), tensors(&f.results));
     for (l, x) in f.loops.iter().enumerate() {
-        let role = match f.kind(l) {
+        let kind = match f.kind(l) {
             FactorKind::PassThrough => "",
-            FactorKind::Reduction => " sum",
-            FactorKind::Permutation => " moved",
-            FactorKind::NeedReplication => " whole",
+            FactorKind::Reduction => " reduction",
+            FactorKind::Permutation => " permutation",
+            FactorKind::NeedReplication => " need_replication",
         };
-        let quiet = if x.no_propagation { " quiet" } else { "" };
-        if sizes || !role.is_empty() || x.no_propagation {
-            text += &format!(" {} {}{role}{quiet}", LETTERS[l], x.size);
+        let no_propagation = if x.no_propagation { " no_propagation" } else { "" };
+        if sizes || !kind.is_empty() || x.no_propagation {
+            text += &format!(" {} {}{kind}{no_propagation}", LETTERS[l], x.size);
         }
     }
     text
@@ -72,28 +72,31 @@ fn shown(prim: &Prim, types: &[ArrayType], sizes: bool) -> String {
 /// The factors of the examples of all primitives that are not elementwise.
 const LISTED: &[(&str, &str)] = &[
     // Shardy's rule does not name the reducer; this partitioner takes it from the primitive
-    ("reduce_sum", "[i,j]->[i] j 4 sum"),
-    ("reduce_max", "[i,j]->[i] j 4 sum"),
-    ("reduce_min", "[i,j]->[i] j 4 sum"),
-    ("reduce_prod", "[i,j]->[i] j 4 sum"),
-    ("reduce_and", "[i,j]->[i] j 4 sum"),
-    ("reduce_or", "[i,j]->[i] j 4 sum"),
-    ("dot_general", "[i,k],[k,j]->[i,j] k 4 sum"),
+    ("reduce_sum", "[i,j]->[i] j 4 reduction"),
+    ("reduce_max", "[i,j]->[i] j 4 reduction"),
+    ("reduce_min", "[i,j]->[i] j 4 reduction"),
+    ("reduce_prod", "[i,j]->[i] j 4 reduction"),
+    ("reduce_and", "[i,j]->[i] j 4 reduction"),
+    ("reduce_or", "[i,j]->[i] j 4 reduction"),
+    ("dot_general", "[i,k],[k,j]->[i,j] k 4 reduction"),
     // this is also tested below, in Shardy's dimension order
-    ("conv_general_dilated", "[i,+j,+k,o],[m,n,o,l]->[i,j,k,l] j 4 moved k 4 moved m 2 sum n 3 sum o 2 sum"),
+    (
+        "conv_general_dilated",
+        "[i,+j,+k,o],[m,n,o,l]->[i,j,k,l] j 4 permutation k 4 permutation m 2 reduction n 3 reduction o 2 reduction",
+    ),
     // a window loop has the size of the longer side, in Shardy that of the result: both sides are
     // split along it
-    ("reduce_window_sum", "[i,+j]->[i,j] j 6 moved"),
-    ("reduce_window_max", "[i,+j]->[i,j] j 6 moved"),
-    ("reduce_window_min", "[i,+j]->[i,j] j 6 moved"),
-    ("reduce_window_prod", "[i,+j]->[i,j] j 6 moved"),
-    ("reduce_window_and", "[i,+j]->[i,j] j 6 moved"),
-    ("reduce_window_or", "[i,+j]->[i,j] j 6 moved"),
+    ("reduce_window_sum", "[i,+j]->[i,j] j 6 permutation"),
+    ("reduce_window_max", "[i,+j]->[i,j] j 6 permutation"),
+    ("reduce_window_min", "[i,+j]->[i,j] j 6 permutation"),
+    ("reduce_window_prod", "[i,+j]->[i,j] j 6 permutation"),
+    ("reduce_window_and", "[i,+j]->[i,j] j 6 permutation"),
+    ("reduce_window_or", "[i,+j]->[i,j] j 6 permutation"),
     // select_and_scatter is `window_extreme` and `window_place`: the source is split with the
     // windows, where Shardy gathers it
-    ("window_extreme", "[i,+j],[i,j]->[i,j] j 6 moved"),
-    ("window_pick", "[i,j],[i,+j]->[i,j] j 6 moved"),
-    ("window_place", "[i,+j],[i,+j]->[i,j] j 6 moved"),
+    ("window_extreme", "[i,+j],[i,j]->[i,j] j 6 permutation"),
+    ("window_pick", "[i,j],[i,+j]->[i,j] j 6 permutation"),
+    ("window_place", "[i,+j],[i,+j]->[i,j] j 6 permutation"),
     // without operands there is nothing to propagate: loops of the result alone have no effect
     ("full", "->[i,j]"),
     ("iota", "->[i,j]"),
@@ -102,76 +105,79 @@ const LISTED: &[(&str, &str)] = &[
     ("random_split", "[]->[i]"),
     ("random_fold_in", "[],[]->[]"),
     ("random_key_data", "[i]->[i,j]"),
-    ("random_wrap", "[i,j]->[i] j 2 whole"),
+    ("random_wrap", "[i,j]->[i] j 2 need_replication"),
     ("broadcast_in_dim", "[k,'i]->[i,j,k]"),
-    ("reshape", "[i,j,m]->[(ik),l] j 3 whole m 4 whole"),
+    ("reshape", "[i,j,m]->[(ik),l] j 3 need_replication m 4 need_replication"),
     ("transpose", "[i,j,k]->[k,i,j]"),
-    ("squeeze", "[i,j,k]->[i,k] j 1 sum"),
+    ("squeeze", "[i,j,k]->[i,k] j 1 reduction"),
     ("expand_dims", "[j,l]->[i,j,k,l]"),
-    ("rev", "[i,+j]->[i,j] j 3 moved"),
+    ("rev", "[i,+j]->[i,j] j 3 permutation"),
     // scans need replication, where Shardy has a permutation, so that explicit types reject a
     // sharded dimension; auto axes behave alike (row 33)
-    ("cumsum", "[i,j]->[i,j] j 4 whole"),
-    ("cumprod", "[i,j]->[i,j] j 4 whole"),
-    ("cummax", "[i,j]->[i,j] j 4 whole"),
-    ("cummin", "[i,j]->[i,j] j 4 whole"),
-    ("cumlogsumexp", "[i,j]->[i,j] j 4 whole"),
-    ("recurrence", "[i,j],[i,j]->[i,j] j 4 whole"),
-    ("sort", "[i,j],[i,j]->[i,j],[i,j] j 4 whole"),
-    ("argsort", "[i,j]->[i,j] j 4 whole"),
-    ("fft", "[i,j]->[i,j] j 6 whole"),
-    ("ifft", "[i,j]->[i,j] i 4 whole j 6 whole"),
-    ("rfft", "[i,j]->[i,~j] j 4 whole"),
-    ("irfft", "[i,j]->[i,~j] j 4 whole"),
+    ("cumsum", "[i,j]->[i,j] j 4 need_replication"),
+    ("cumprod", "[i,j]->[i,j] j 4 need_replication"),
+    ("cummax", "[i,j]->[i,j] j 4 need_replication"),
+    ("cummin", "[i,j]->[i,j] j 4 need_replication"),
+    ("cumlogsumexp", "[i,j]->[i,j] j 4 need_replication"),
+    ("recurrence", "[i,j],[i,j]->[i,j] j 4 need_replication"),
+    ("sort", "[i,j],[i,j]->[i,j],[i,j] j 4 need_replication"),
+    ("argsort", "[i,j]->[i,j] j 4 need_replication"),
+    ("fft", "[i,j]->[i,j] j 6 need_replication"),
+    ("ifft", "[i,j]->[i,j] i 4 need_replication j 6 need_replication"),
+    ("rfft", "[i,j]->[i,~j] j 4 need_replication"),
+    ("irfft", "[i,j]->[i,~j] j 4 need_replication"),
     // the results have a separate loop along the row: nothing is passed, as where Shardy blocks
     // propagation
-    ("top_k", "[i,j]->[i,k],[i,k] j 4 whole"),
+    ("top_k", "[i,j]->[i,k],[i,k] j 4 need_replication"),
     // factors share no loop with their matrix, so that only consumers split them: JAX has the same
     // rule for its LAPACK calls
-    ("cholesky", "[i,j,k]->[i,l,m] j 2 whole k 2 whole"),
+    ("cholesky", "[i,j,k]->[i,l,m] j 2 need_replication k 2 need_replication"),
     // columns of the right-hand side are passed, as each is solved separately; Shardy replicates
     // them. Rows of the matrix and the result share a loop
-    ("triangular_solve", "[i,j,k],[i,k,l]->[i,j,l] k 3 whole"),
-    ("lu", "[i,j,k]->[i,l,m],[i,n],[i,o] j 2 whole k 3 whole"),
-    ("qr", "[i,j,k]->[i,l,m],[i,n,o] j 3 whole k 2 whole"),
+    ("triangular_solve", "[i,j,k],[i,k,l]->[i,j,l] k 3 need_replication"),
+    ("lu", "[i,j,k]->[i,l,m],[i,n],[i,o] j 2 need_replication k 3 need_replication"),
+    ("qr", "[i,j,k]->[i,l,m],[i,n,o] j 3 need_replication k 2 need_replication"),
     // Shardy passes the matrices of eigh, but an eigenvector depends on all of its matrix
-    ("eigh", "[i,j,k]->[i,l],[i,m,n] j 2 whole k 2 whole"),
-    ("eigvalsh", "[i,j,k]->[i,l] j 2 whole k 2 whole"),
-    ("svd", "[i,j,k]->[i,l,m],[i,n],[i,o,p] j 3 whole k 2 whole"),
-    ("svdvals", "[i,j,k]->[i,l] j 3 whole k 2 whole"),
-    ("solve", "[i,j,k],[i,l,m]->[i,n,o] j 3 whole k 3 whole l 3 whole m 2 whole"),
-    ("inv", "[i,j,k]->[i,l,m] j 2 whole k 2 whole"),
-    ("det", "[i,j,k]->[i] j 2 whole k 2 whole"),
-    ("slogdet", "[i,j,k]->[i],[i] j 2 whole k 2 whole"),
-    ("cofactors", "[i,j,k]->[i,l,m] j 3 whole k 3 whole"),
-    ("pinv", "[i,j,k]->[i,l,m] j 3 whole k 2 whole"),
-    ("slice", "[+i,j]->[i,j] i 9 moved"),
+    ("eigh", "[i,j,k]->[i,l],[i,m,n] j 2 need_replication k 2 need_replication"),
+    ("eigvalsh", "[i,j,k]->[i,l] j 2 need_replication k 2 need_replication"),
+    ("svd", "[i,j,k]->[i,l,m],[i,n],[i,o,p] j 3 need_replication k 2 need_replication"),
+    ("svdvals", "[i,j,k]->[i,l] j 3 need_replication k 2 need_replication"),
+    (
+        "solve",
+        "[i,j,k],[i,l,m]->[i,n,o] j 3 need_replication k 3 need_replication l 3 need_replication m 2 need_replication",
+    ),
+    ("inv", "[i,j,k]->[i,l,m] j 2 need_replication k 2 need_replication"),
+    ("det", "[i,j,k]->[i] j 2 need_replication k 2 need_replication"),
+    ("slogdet", "[i,j,k]->[i],[i] j 2 need_replication k 2 need_replication"),
+    ("cofactors", "[i,j,k]->[i,l,m] j 3 need_replication k 3 need_replication"),
+    ("pinv", "[i,j,k]->[i,l,m] j 3 need_replication k 2 need_replication"),
+    ("slice", "[+i,j]->[i,j] i 9 permutation"),
     // the size is that of the longer side, in Shardy that of the operand
-    ("pad", "[i,j]->[+i,+j] i 8 moved j 3 moved"),
+    ("pad", "[i,j]->[+i,+j] i 8 permutation j 3 permutation"),
     // the loop is a permutation for all operands; Shardy replicates them except for slices of one
     // array (rows 21, 22 and 49)
-    ("concatenate", "[i,+j],[i,+j],[i,+j]->[i,j] j 8 moved"),
-    ("update_slice", "[i,j],[+i,+j]->[i,j] i 4 moved j 6 moved"),
-    ("dynamic_slice", "[i,j],[],[]->[~i,j] i 8 moved"),
-    ("dynamic_update_slice", "[i,j],[i,~j],[]->[i,j] j 4 moved"),
-    ("gather", "[k,j],[i,l]->[i,j] k 8 sum l 1 whole"),
-    ("scatter", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
-    ("scatter_add", "[i,j],[k,j],[k,l]->[i,j] k 3 sum l 1 whole"),
+    ("concatenate", "[i,+j],[i,+j],[i,+j]->[i,j] j 8 permutation"),
+    ("update_slice", "[i,j],[+i,+j]->[i,j] i 4 permutation j 6 permutation"),
+    ("dynamic_slice", "[i,j],[],[]->[~i,j] i 8 permutation"),
+    ("dynamic_update_slice", "[i,j],[i,~j],[]->[i,j] j 4 permutation"),
+    ("gather", "[k,j],[i,l]->[i,j] k 8 reduction l 1 need_replication"),
+    ("scatter", "[i,j],[k,j],[k,l]->[i,j] k 3 need_replication l 1 need_replication"),
+    ("scatter_add", "[i,j],[k,j],[k,l]->[i,j] k 3 reduction l 1 need_replication"),
     // the loop is a reduction only if the reducer is a sum: types can say unreduced for sums only;
     // Shardy has reductions here too, by a rule that does not name the reducer
-    ("scatter_mul", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
-    ("scatter_max", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
-    ("scatter_min", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
+    ("scatter_mul", "[i,j],[k,j],[k,l]->[i,j] k 3 need_replication l 1 need_replication"),
+    ("scatter_max", "[i,j],[k,j],[k,l]->[i,j] k 3 need_replication l 1 need_replication"),
+    ("scatter_min", "[i,j],[k,j],[k,l]->[i,j] k 3 need_replication l 1 need_replication"),
     ("reshard", "[i,j]->[i,j]"),
     ("constrain", "[i,j]->[i,j]"),
     ("copy", "[i]->[i]"),
     ("psum", "[i,j]->[i,j]"),
     ("pmax", "[i,j]->[i,j]"),
     ("pmin", "[i,j]->[i,j]"),
-    ("all_gather", "[i,j]->[i,k] j 4 whole"),
-    ("psum_scatter", "[i,j]->[i,k] j 4 whole"),
-    ("own_part", "[i,j]->[j] i 2 whole"),
-    ("all_to_all", "[i,j]->[k,l] i 2 whole j 4 whole"),
+    ("all_gather", "[i,j]->[i,k] j 4 need_replication"),
+    ("psum_scatter", "[i,j]->[i,k] j 4 need_replication"),
+    ("own_part", "[i,j]->[j] i 2 need_replication"),
+    ("all_to_all", "[i,j]->[k,l] i 2 need_replication j 4 need_replication"),
     ("ppermute", "[i,j]->[i,j]"),
     ("axis_index", "->[]"),
     ("pvary", "[i,j]->[i,j]"),
@@ -213,20 +219,24 @@ fn of_classes_in_their_other_forms() {
     is(broadcast(&[0, 1]), &[F32.array_type([1, 8])], "['i,j]->[i,j]");
     let batched =
         DotGeneral { contracting: [vec![2], vec![1]], batch: [vec![0], vec![0]], ..DotGeneral::default() };
-    is(batched, &[F32.array_type([2, 8, 4]), F32.array_type([2, 4, 3])], "[i,j,l],[i,l,k]->[i,j,k] l 4 sum");
+    is(
+        batched,
+        &[F32.array_type([2, 8, 4]), F32.array_type([2, 4, 3])],
+        "[i,j,l],[i,l,k]->[i,j,k] l 4 reduction",
+    );
     // this is not blocked, unlike in Shardy: see row 32
-    is(Sort { axis: 0, keys: 1 }, &[F32.array_type([8])], "[i]->[i] i 8 whole");
+    is(Sort { axis: 0, keys: 1 }, &[F32.array_type([8])], "[i]->[i] i 8 need_replication");
     let slice = DynamicSlice { sizes: [3, 4].into(), dims: vec![0], batch_dims: vec![], out_sharding: None };
-    is(slice, &[full.clone(), I32.array_type([])], "[i,j],[]->[~i,j] i 8 moved");
+    is(slice, &[full.clone(), I32.array_type([])], "[i,j],[]->[~i,j] i 8 permutation");
     let update = DynamicUpdateSlice { dims: vec![0], batch_dims: vec![], reducer: None, out_sharding: None };
     is(
         update,
         &[full.clone(), F32.array_type([2, 4]), I32.array_type([])],
-        "[i,j],[~i,j],[]->[i,j] i 8 moved",
+        "[i,j],[~i,j],[]->[i,j] i 8 permutation",
     );
     // if the indices are known while tracing, the update has the sharding of the operand's rows
     let update = UpdateSlice { start: vec![2, 0] };
-    is(update, &[full, F32.array_type([2, 4])], "[i,j],[+i,j]->[i,j] i 8 moved");
+    is(update, &[full, F32.array_type([2, 4])], "[i,j],[+i,j]->[i,j] i 8 permutation");
     let around = Window { padding_low: 1, padding_high: 1, ..Window::default() };
     let images = super::images();
     // window taps are reduction loops that no other operand shares, so they are as private as in
@@ -234,7 +244,7 @@ fn of_classes_in_their_other_forms() {
     is(
         images.clone(),
         &[F32.array_type([8, 4, 16, 16]), F32.array_type([6, 4, 3, 3])],
-        "[i,o,+k,+l],[j,o,m,n]->[i,j,k,l] k 16 moved l 16 moved m 3 sum n 3 sum o 4 sum",
+        "[i,o,+k,+l],[j,o,m,n]->[i,j,k,l] k 16 permutation l 16 permutation m 3 reduction n 3 reduction o 4 reduction",
     );
     // groups are a separate dimension here; Shardy's features are one dimension of two loops
     let groups = Conv {
@@ -248,7 +258,7 @@ fn of_classes_in_their_other_forms() {
     is(
         groups,
         &[F32.array_type([8, 5, 4, 16]), F32.array_type([5, 6, 4, 3])],
-        "[i,j,n,+l],[j,k,n,m]->[i,j,k,l] l 16 moved m 3 sum n 4 sum",
+        "[i,j,n,+l],[j,k,n,m]->[i,j,k,l] l 16 permutation m 3 reduction n 4 reduction",
     );
 }
 
@@ -260,9 +270,13 @@ fn of_reshapes() {
         // Shardy also shares a minor loop of 2, after loops of 2 and 3 that this reshape does not
         // pass. A loop that follows one not fully split stays unsplit, so it would matter only if
         // something else had split both of these
-        (&[6, 4], &[4, 6], "[(ij),m]->[(ik),l] i 2 j 3 whole k 2 l 6 m 4 whole"),
+        (&[6, 4], &[4, 6], "[(ij),m]->[(ik),l] i 2 j 3 need_replication k 2 l 6 m 4 need_replication"),
         (&[12], &[3, 4], "[(ij)]->[i,j] i 3 j 4"),
-        (&[5, 3, 7], &[3, 35], "[i,l,m]->[j,k] i 5 whole j 3 k 35 l 3 whole m 7 whole"),
+        (
+            &[5, 3, 7],
+            &[3, 35],
+            "[i,l,m]->[j,k] i 5 need_replication j 3 k 35 l 3 need_replication m 7 need_replication",
+        ),
         (&[8, 4], &[8, 1, 4], "[i,j]->[i,k,j] i 8 j 4 k 1"),
     ] {
         let prim: Prim = Arc::new(Reshape { new_sizes: to.into(), out_sharding: None });
@@ -280,21 +294,33 @@ fn of_gathers() {
     };
     // one of many rows is read; full columns are passed; indices are passed to the result; index
     // vectors are replicated
-    gather(rows(), &[1, 4], &[8, 4], &[3, 1], "[k,j],[i,l]->[i,j] k 8 sum l 1 whole");
+    gather(rows(), &[1, 4], &[8, 4], &[3, 1], "[k,j],[i,l]->[i,j] k 8 reduction l 1 need_replication");
     // a dimension with partial windows is not passed: Shardy reduces a window of size 1 together
     // with the indexed dimension, and blocks a longer one
-    gather(rows(), &[1, 1], &[8, 4], &[3, 1], "[k,j],[i,l]->[i,~j] j 4 moved k 8 sum l 1 whole");
-    gather(rows(), &[1, 2], &[8, 4], &[3, 1], "[k,j],[i,l]->[i,~j] j 4 moved k 8 sum l 1 whole");
+    gather(
+        rows(),
+        &[1, 1],
+        &[8, 4],
+        &[3, 1],
+        "[k,j],[i,l]->[i,~j] j 4 permutation k 8 reduction l 1 need_replication",
+    );
+    gather(
+        rows(),
+        &[1, 2],
+        &[8, 4],
+        &[3, 1],
+        "[k,j],[i,l]->[i,~j] j 4 permutation k 8 reduction l 1 need_replication",
+    );
     // a single row is reduced too, where Shardy replicates it; a dimension of size 1 is not split
     // in any case
-    gather(rows(), &[1, 4], &[1, 4], &[3, 1], "[k,j],[i,l]->[i,j] k 1 sum l 1 whole");
+    gather(rows(), &[1, 4], &[1, 4], &[3, 1], "[k,j],[i,l]->[i,j] k 1 reduction l 1 need_replication");
     let along = GatherDims {
         start_index_map: vec![1],
         collapsed_dims: vec![1],
         batching_dims: vec![(0, 0)],
         ..GatherDims::default()
     };
-    gather(along, &[1, 1], &[8, 4], &[8, 3, 1], "[i,k],[i,j,l]->[i,j] k 4 sum l 1 whole");
+    gather(along, &[1, 1], &[8, 4], &[8, 3, 1], "[i,k],[i,j,l]->[i,j] k 4 reduction l 1 need_replication");
 }
 
 #[test]
@@ -310,17 +336,29 @@ fn of_scatters() {
     let add = Some(Reducer::Add);
     // rows of the operand are passed to the result only; columns are passed; updates are summed
     // along their indices; index vectors are replicated
-    scatter(rows(), add, &[3, 4], &[3, 1], "[i,j],[k,j],[k,l]->[i,j] k 3 sum l 1 whole");
+    scatter(rows(), add, &[3, 4], &[3, 1], "[i,j],[k,j],[k,l]->[i,j] k 3 reduction l 1 need_replication");
     // overwriting: the last update wins, so that all are needed
-    scatter(rows(), None, &[3, 4], &[3, 1], "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole");
+    scatter(
+        rows(),
+        None,
+        &[3, 4],
+        &[3, 1],
+        "[i,j],[k,j],[k,l]->[i,j] k 3 need_replication l 1 need_replication",
+    );
     // partial columns are replicated in the updates, and passed in the operand, where Shardy
     // replicates them
-    scatter(rows(), add, &[3, 2], &[3, 1], "[i,j],[l,k],[l,m]->[i,j] k 2 whole l 3 sum m 1 whole");
+    scatter(
+        rows(),
+        add,
+        &[3, 2],
+        &[3, 1],
+        "[i,j],[l,k],[l,m]->[i,j] k 2 need_replication l 3 reduction m 1 need_replication",
+    );
     let along = GatherDims {
         start_index_map: vec![1],
         collapsed_dims: vec![1],
         batching_dims: vec![(0, 0)],
         ..GatherDims::default()
     };
-    scatter(along, add, &[8, 3], &[8, 3, 1], "[i,j],[i,k],[i,k,l]->[i,j] k 3 sum l 1 whole");
+    scatter(along, add, &[8, 3], &[8, 3, 1], "[i,j],[i,k],[i,k,l]->[i,j] k 3 reduction l 1 need_replication");
 }
