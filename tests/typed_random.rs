@@ -120,9 +120,9 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             let letters = &"abc"[..one.len()];
             // The first dims are merged, the others are separate.
             let outs: String = (0..one.len())
-                .map(|i| if i == 0 { "Both<0, 0>,".into() } else { format!("Left<{i}>,") })
+                .map(|i| if i == 0 { "PairedDim<0, 0>,".into() } else { format!("LeftDim<{i}>,") })
                 .collect();
-            let query = format!("Einsum<{s}, (), {}, (), ({outs}Right<1>,), ()>", shape_text(&b));
+            let query = format!("Einsum<{s}, (), {}, (), ({outs}RightDim<1>,), ()>", shape_text(&b));
             (query, einsum(&format!("{letters},az->{letters}z"), [&x, &y]))
         }
         5 => {

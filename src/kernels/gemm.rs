@@ -195,7 +195,7 @@ struct MatMut<T> {
     rs: isize,
     cs: isize,
 }
-impl<T: Num> MatMut<T> {
+impl<T: GemmElement> MatMut<T> {
     /// Writes an element, or adds to it.
     ///
     /// # Safety
@@ -214,7 +214,7 @@ impl<T: Num> MatMut<T> {
     }
 }
 
-trait Num: Copy + 'static {
+trait GemmElement: Copy + 'static {
     const ZERO: Self;
     fn plus(self, x: Self) -> Self;
     /// Returns `self·x + y`, fused at levels from 1 on.
@@ -234,7 +234,7 @@ trait Num: Copy + 'static {
 }
 macro_rules! ints {
     ($($T:ident)*) => { $(
-        impl Num for $T {
+        impl GemmElement for $T {
             const ZERO: $T = 0;
             #[inline(always)]
             fn plus(self, x: $T) -> $T { self.wrapping_add(x) }
@@ -246,7 +246,7 @@ macro_rules! ints {
 ints!(i8 i16 i32 i64 u8 u16 u32 u64);
 macro_rules! floats {
     ($T:ident $($more:item)?) => {
-        impl Num for $T {
+        impl GemmElement for $T {
             const ZERO: $T = 0.0;
             #[inline(always)]
             fn plus(self, x: $T) -> $T { self + x }
@@ -275,13 +275,13 @@ floats!(f32
 
 macro_rules! complex {
     ($($T:ident)*) => { $(
-        impl Num for Complex<$T> {
+        impl GemmElement for Complex<$T> {
             const ZERO: Complex<$T> = Complex::new(0.0, 0.0);
             #[inline(always)]
             fn plus(self, x: Complex<$T>) -> Complex<$T> { self + x }
             #[inline(always)]
             fn fma<const L: u8>(self, x: Complex<$T>, y: Complex<$T>) -> Complex<$T> {
-                let add = |a: $T, b: $T, c: $T| <$T as Num>::fma::<L>(a, b, c);
+                let add = |a: $T, b: $T, c: $T| <$T as GemmElement>::fma::<L>(a, b, c);
                 Complex {
                     re: add(-self.im, x.im, add(self.re, x.re, y.re)),
                     im: add(self.im, x.re, add(self.re, x.im, y.im)),
@@ -297,7 +297,7 @@ complex!(f32 f64);
 /// # Safety
 /// The caller upholds the contract of [`gemm`]; the processor has level `L`.
 #[inline(always)]
-unsafe fn plain_body<T: Num, const L: u8>(
+unsafe fn plain_body<T: GemmElement, const L: u8>(
     s: GemmSizes,
     c: MatMut<T>,
     a: MatRef<T>,
@@ -333,11 +333,11 @@ unsafe fn plain_body<T: Num, const L: u8>(
 }
 
 cpu::for_each_isa! {
-    mod plain<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+    mod plain<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
         => plain_body::<T, L>(s, c, a, b, accumulate);
-    mod dots<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+    mod dots<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
         => dots_body::<T, L>(s, c, a, b, accumulate);
-    mod columns<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+    mod columns<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
         => columns_body::<T, L>(s, c, a, b, accumulate);
 }
 
@@ -345,7 +345,7 @@ cpu::for_each_isa! {
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn ints<T: Num>(
+unsafe fn ints<T: GemmElement>(
     _: ProductKind,
     s: GemmSizes,
     c: MatMut<T>,
@@ -366,7 +366,7 @@ unsafe fn ints<T: Num>(
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn in_order<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) {
+unsafe fn in_order<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) {
     // SAFETY: the caller upholds the contract of `gemm`, and the processor has the level that
     // `level` returns.
     unsafe {
@@ -389,7 +389,7 @@ unsafe fn in_order<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn gemv<T: Num>(
+unsafe fn gemv<T: GemmElement>(
     way: ProductKind,
     s: GemmSizes,
     c: MatMut<T>,
@@ -430,7 +430,7 @@ unsafe fn gemv<T: Num>(
 ///
 /// # Safety
 /// `x` has `rows` rows and `cols` columns.
-unsafe fn pack<T: Num>(x: MatRef<T>, rows: usize, cols: usize) -> (Buffer, MatRef<T>) {
+unsafe fn pack<T: GemmElement>(x: MatRef<T>, rows: usize, cols: usize) -> (Buffer, MatRef<T>) {
     let mut packed = Buffer::allocate_or_unwind(rows * cols * size_of::<T>());
     let to: *mut T = packed.as_mut_ptr().cast();
     for i in 0..rows {
@@ -447,7 +447,7 @@ unsafe fn pack<T: Num>(x: MatRef<T>, rows: usize, cols: usize) -> (Buffer, MatRe
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn floats<T: Num>(
+unsafe fn floats<T: GemmElement>(
     way: ProductKind,
     s: GemmSizes,
     c: MatMut<T>,
@@ -486,7 +486,7 @@ unsafe fn floats<T: Num>(
 /// # Safety
 /// Both matrices have `s.m` rows and `s.n` columns, all initialized, and do not overlap. `c` is
 /// writable.
-unsafe fn add<T: Num>(s: GemmSizes, c: MatMut<T>, part: MatMut<T>) {
+unsafe fn add<T: GemmElement>(s: GemmSizes, c: MatMut<T>, part: MatMut<T>) {
     if s.m > 1 && (s.n == 1 || c.cs.abs() > c.rs.abs()) {
         // SAFETY: the transposed matrices have `s.n` rows and `s.m` columns (caller contract).
         return unsafe { add(GemmSizes { m: s.n, n: s.m, ..s }, c.transpose(), part.transpose()) };
@@ -516,7 +516,14 @@ unsafe fn add<T: Num>(s: GemmSizes, c: MatMut<T>, part: MatMut<T>) {
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`]; `T` is float32 or float64.
-unsafe fn panel<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool, by: f64) {
+unsafe fn panel<T: GemmElement>(
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+    by: f64,
+) {
     // SAFETY: the caller upholds the contract of `gemm`. The casts to float32 are of matrices whose
     // elements, of 4 bytes, are float32. Packed operands have the sizes that `pack` was given.
     unsafe {
@@ -561,7 +568,7 @@ unsafe fn panel<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, 
 ///
 /// # Safety
 /// `c` has `s.m` rows and `s.n` columns, all of which are initialized.
-unsafe fn scale<T: Num>(s: GemmSizes, c: MatMut<T>, by: f64) {
+unsafe fn scale<T: GemmElement>(s: GemmSizes, c: MatMut<T>, by: f64) {
     // in WebAssembly no caller passes a factor
     if size_optimized!() || by == 1.0 {
         return;

@@ -1,4 +1,4 @@
-//~ say that two of them differ: `A: MeshAxis + Apart<B>`
+//~ say that two of them differ: `A: MeshAxis + DistinctAxis<B>`
 //~ a mesh axis would shard two dims of one array
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

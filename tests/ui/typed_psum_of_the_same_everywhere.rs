@@ -1,4 +1,4 @@
-//~ a sum over mesh axis `Y` needs a value that varies over `Y`; this one varies over `(X, No)`
+//~ a sum over mesh axis `Y` needs a value that varies over `Y`; this one varies over `(X, Invariant)`
 //~ .pvary(Y)
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

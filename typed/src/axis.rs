@@ -10,10 +10,10 @@
 pub trait MeshAxis: Copy + 'static {
     /// The mesh of this axis.
     type Mesh: MeshType;
-    /// The number of devices along the axis: a `typenum` integer, or [`AtRun`].
+    /// The number of devices along the axis: a `typenum` integer, or [`RunTimeSize`].
     type Size: 'static;
-    /// The prime factors of the axis size, or [`AtRun`].
-    type Factors: crate::size::Factors;
+    /// The prime factors of the axis size, or [`RunTimeSize`].
+    type Factors: crate::size::PrimeFactors;
     /// The name of the axis.
     const NAME: &'static str;
     /// The number of devices along the axis. `None` if it is known only at run time.
@@ -38,18 +38,18 @@ pub trait MeshType: Copy + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
     label = "one axis, or axes of two meshes",
-    note = "in a generic function say that they differ: `A: MeshAxis + Apart<B>`"
+    note = "in a generic function say that they differ: `A: MeshAxis + DistinctAxis<B>`"
 )]
-pub trait Apart<B> {}
+pub trait DistinctAxis<B> {}
 
 /// The size of an axis that is given when the mesh is created: `mesh! { struct Pod { Data: ? } }`.
-pub struct AtRun;
+pub struct RunTimeSize;
 
 /// Unsharded: every device holds the full dim.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole;
+pub struct Unsharded;
 
-/// The sharding of a dim: [`Whole`], an axis, or a tuple of axes, major first.
+/// The sharding of a dim: [`Unsharded`], an axis, or a tuple of axes, major first.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how a dim is sharded",
     label = "expected a mesh axis, or up to three: `(X, Y)`"
@@ -60,7 +60,7 @@ pub trait Shard: 'static {
 }
 /// Requires sharding over at least one axis.
 pub trait Split: Shard {}
-impl Shard for Whole {
+impl Shard for Unsharded {
     const AXES: &'static [(&'static str, Option<usize>)] = &[];
 }
 impl<A: MeshAxis> Shard for A {
@@ -78,16 +78,16 @@ split!(A B C);
 
 /// Requires two shardings without a common mesh axis.
 pub trait Distinct<S> {}
-impl<S: Shard> Distinct<S> for Whole {}
-impl<A: MeshAxis> Distinct<Whole> for A {}
-impl<A: MeshAxis, B: MeshAxis> Distinct<B> for A where A: Apart<B> {}
+impl<S: Shard> Distinct<S> for Unsharded {}
+impl<A: MeshAxis> Distinct<Unsharded> for A {}
+impl<A: MeshAxis, B: MeshAxis> Distinct<B> for A where A: DistinctAxis<B> {}
 macro_rules! distinct {
     ($($a:ident)+; $($b:ident)+; $me:ty, $other:ty; $($x:ident $y:ident),+) => {
-        impl<$($a: MeshAxis,)+ $($b: MeshAxis),+> Distinct<$other> for $me where $($x: Apart<$y>),+ {}
+        impl<$($a: MeshAxis,)+ $($b: MeshAxis),+> Distinct<$other> for $me where $($x: DistinctAxis<$y>),+ {}
     };
 }
-impl<A: MeshAxis, B: MeshAxis> Distinct<Whole> for (A, B) {}
-impl<A: MeshAxis, B: MeshAxis, C: MeshAxis> Distinct<Whole> for (A, B, C) {}
+impl<A: MeshAxis, B: MeshAxis> Distinct<Unsharded> for (A, B) {}
+impl<A: MeshAxis, B: MeshAxis, C: MeshAxis> Distinct<Unsharded> for (A, B, C) {}
 distinct!(A; D E; A, (D, E); A D, A E);
 distinct!(A; D E F; A, (D, E, F); A D, A E, A F);
 distinct!(A B; D; (A, B), D; A D, B D);

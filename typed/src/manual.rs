@@ -1,8 +1,8 @@
 //! Rules of `shard_map`: the shapes of one device's block and of the assembled array.
 
-use crate::axis::{Apart, MeshAxis, MeshType, Shard, Whole};
+use crate::axis::{DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
 use crate::sets::{AddTo, Sets};
-use crate::shape::{At, AxesOnce, D, DimType, Shape, Stretch, TDim};
+use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
 
 /// The shape of one device's block of an array, and the axes over which the block varies.
@@ -59,7 +59,7 @@ impl<Z: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for TDim<Z> {
     type Global = TDim<Z::Full, S>;
     type Mentions = S::Out;
 }
-impl<V: Sets> GlobalDim<Whole, V> for Stretch {
+impl<V: Sets> GlobalDim<Unsharded, V> for Stretch {
     type Global = Stretch;
     type Mentions = V;
 }
@@ -112,10 +112,10 @@ pub trait ScatterDim<A>: DimType {
     type Out: DimType;
 }
 macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)?) => {
-    impl<Z: GathersOver<$along>, $($a: MeshAxis),*> GatherDim<$along> for TDim<Z> $(where $($x: Apart<$y>),*)? {
+    impl<Z: GathersOver<$along>, $($a: MeshAxis),*> GatherDim<$along> for TDim<Z> $(where $($x: DistinctAxis<$y>),*)? {
         type Out = TDim<Z::Full>;
     }
-    impl<Z: SplitsOver<$along>, $($a: MeshAxis),*> ScatterDim<$along> for TDim<Z> $(where $($x: Apart<$y>),*)? {
+    impl<Z: SplitsOver<$along>, $($a: MeshAxis),*> ScatterDim<$along> for TDim<Z> $(where $($x: DistinctAxis<$y>),*)? {
         type Out = TDim<Z::Tile>;
     }
 } }
@@ -132,16 +132,16 @@ pub trait ScatterAt<A, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-type Gathered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as GatherDim<A>>::Out>;
-type Scattered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as ScatterDim<A>>::Out>;
-impl<S: At<D<I>>, A, const I: usize> GatherAt<A, D<I>> for S
+type Gathered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as GatherDim<A>>::Out>;
+type Scattered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as ScatterDim<A>>::Out>;
+impl<S: DimAccess<D<I>>, A, const I: usize> GatherAt<A, D<I>> for S
 where
     S::Dim: GatherDim<A>,
     Gathered<S, A, D<I>>: Shape,
 {
     type Out = Gathered<S, A, D<I>>;
 }
-impl<S: At<D<I>>, A, const I: usize> ScatterAt<A, D<I>> for S
+impl<S: DimAccess<D<I>>, A, const I: usize> ScatterAt<A, D<I>> for S
 where
     S::Dim: ScatterDim<A>,
     Scattered<S, A, D<I>>: Shape,

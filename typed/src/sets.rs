@@ -1,21 +1,21 @@
 //! Sets of mesh axes over which a value varies, is an unreduced sum, or has been reduced.
 //!
 //! The sets of a value are one tuple type, with a slot for each axis of the mesh, in mesh order, so
-//! equal sets are equal types. A slot is [`No`], the axis itself (the value varies over it),
+//! equal sets are equal types. A slot is [`Invariant`], the axis itself (the value varies over it),
 //! [`Unreduced`] or [`Reduced`].
-//! Outside of `shard_map` the sets of a value are `()`, or [`Outside`] of a set.
+//! Outside of `shard_map` the sets of a value are `()`, or [`GlobalSets`] of a set.
 
-use crate::axis::{MeshAxis, Whole};
+use crate::axis::{MeshAxis, Unsharded};
 use core::marker::PhantomData;
 
 /// The slot of an axis over which the value is equal on every device.
-pub struct No;
+pub struct Invariant;
 /// The slot of an axis along which each device has a partial value: the value is their sum.
 pub struct Unreduced<A>(PhantomData<fn() -> A>);
 /// The slot of an axis along which devices have equal values, and unreduced cotangents.
 pub struct Reduced<A>(PhantomData<fn() -> A>);
 /// The sets of a value outside of `shard_map` that is unreduced or reduced over an axis.
-pub struct Outside<S>(PhantomData<fn() -> S>);
+pub struct GlobalSets<S>(PhantomData<fn() -> S>);
 
 /// The state of an axis in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +28,26 @@ pub enum State {
     Reduced,
 }
 /// The slot of one axis in a set.
-pub trait Slot: 'static {
+pub trait AxisSlot: 'static {
     /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;
 }
-impl Slot for No {
+impl AxisSlot for Invariant {
     const STATE: Option<(&'static str, State)> = None;
 }
-impl<A: MeshAxis> Slot for A {
+impl<A: MeshAxis> AxisSlot for A {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Varying));
 }
-impl<A: MeshAxis> Slot for Unreduced<A> {
+impl<A: MeshAxis> AxisSlot for Unreduced<A> {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Unreduced));
 }
-impl<A: MeshAxis> Slot for Reduced<A> {
+impl<A: MeshAxis> AxisSlot for Reduced<A> {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Reduced));
 }
 
 /// A slot that may become varying: empty, or already varying.
-pub trait VaryingSlot: Slot {}
-impl VaryingSlot for No {}
+pub trait VaryingSlot: AxisSlot {}
+impl VaryingSlot for Invariant {}
 impl<A: MeshAxis> VaryingSlot for A {}
 
 /// The sets of a typed array, its third parameter.
@@ -60,7 +60,7 @@ pub trait Sets: 'static {
 impl Sets for () {
     const STATES: &'static [Option<(&'static str, State)>] = &[];
 }
-impl<S: Sets> Sets for Outside<S> {
+impl<S: Sets> Sets for GlobalSets<S> {
     const STATES: &'static [Option<(&'static str, State)>] = S::STATES;
 }
 
@@ -79,7 +79,9 @@ pub trait Member<V> {
     /// The set without the axis.
     type Removed: Sets;
 }
-/// An axis whose slot in `V` is [`No`], and may become varying, [`Unreduced`] or [`Reduced`].
+/// An axis whose slot in `V` is [`Invariant`].
+///
+/// The slot may become varying, [`Unreduced`] or [`Reduced`].
 #[diagnostic::on_unimplemented(
     message = "a value with the sets `{V}` cannot be made to vary over mesh axis `{Self}`",
     label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
@@ -97,27 +99,27 @@ pub trait AddTo<V> {
     /// The set with the axes added.
     type Out: Sets;
 }
-type Plus<V, A> = <A as AddAxis<V>>::Out;
-impl<V: Sets> AddTo<V> for Whole {
+type AddAxisOf<V, A> = <A as AddAxis<V>>::Out;
+impl<V: Sets> AddTo<V> for Unsharded {
     type Out = V;
 }
 impl<V, A: MeshAxis + AddAxis<V>> AddTo<V> for A {
-    type Out = Plus<V, A>;
+    type Out = AddAxisOf<V, A>;
 }
 impl<V, A: MeshAxis + AddAxis<V>> AddTo<V> for (A,) {
-    type Out = Plus<V, A>;
+    type Out = AddAxisOf<V, A>;
 }
-impl<V, A: MeshAxis + AddAxis<V>, B: MeshAxis + AddAxis<Plus<V, A>>> AddTo<V> for (A, B) {
-    type Out = Plus<Plus<V, A>, B>;
+impl<V, A: MeshAxis + AddAxis<V>, B: MeshAxis + AddAxis<AddAxisOf<V, A>>> AddTo<V> for (A, B) {
+    type Out = AddAxisOf<AddAxisOf<V, A>, B>;
 }
 impl<
     V,
     A: MeshAxis + AddAxis<V>,
-    B: MeshAxis + AddAxis<Plus<V, A>>,
-    C: MeshAxis + AddAxis<Plus<Plus<V, A>, B>>,
+    B: MeshAxis + AddAxis<AddAxisOf<V, A>>,
+    C: MeshAxis + AddAxis<AddAxisOf<AddAxisOf<V, A>, B>>,
 > AddTo<V> for (A, B, C)
 {
-    type Out = Plus<Plus<Plus<V, A>, B>, C>;
+    type Out = AddAxisOf<AddAxisOf<AddAxisOf<V, A>, B>, C>;
 }
 /// Axes that can be marked as unreduced or as reduced in the set `V`, as `U: X` and `R: X` write.
 pub trait MarkIn<V> {
@@ -143,43 +145,43 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
 #[diagnostic::on_unimplemented(
     message = "a sum over mesh axis `{A}` needs a value that varies over `{A}`; this one varies over `{Self}`",
     label = "every device along `{A}` already holds the same value",
-    note = "`()` is outside of `shard_map`; `No` is an axis that the value does not vary over",
+    note = "`()` is outside of `shard_map`; `Invariant` is an axis that the value does not vary over",
     note = "if each device's copy is to count as a separate value, write `.pvary({A})` first"
 )]
 pub trait Varies<A> {
     /// The set without the axis.
-    type Less: Sets;
+    type Removed: Sets;
 }
 #[diagnostic::do_not_recommend]
 impl<V, A: Member<V>> Varies<A> for V {
-    type Less = A::Removed;
+    type Removed = A::Removed;
 }
 
 /// Mesh axes over which a value with the sets `V` varies: `X` or `(X, Y)`.
 #[diagnostic::on_unimplemented(
     message = "a sum over `{Self}` needs a value that varies over each of these mesh axes; this one varies over `{V}`",
     label = "name each axis once, of those over which devices hold different values: `X`, `(X, Y)`",
-    note = "`()` is outside of `shard_map`; `No` is an axis that the value does not vary over"
+    note = "`()` is outside of `shard_map`; `Invariant` is an axis that the value does not vary over"
 )]
-pub trait Over<V> {
+pub trait VaryingAxes<V> {
     /// The set without the axes.
-    type Less: Sets;
+    type Removed: Sets;
     /// The names of the axes.
     const NAMES: &'static [&'static str];
 }
 #[diagnostic::do_not_recommend]
-impl<V: Varies<A>, A: MeshAxis> Over<V> for A {
-    type Less = V::Less;
+impl<V: Varies<A>, A: MeshAxis> VaryingAxes<V> for A {
+    type Removed = V::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME];
 }
-impl<V: Varies<A, Less: Varies<B>>, A: MeshAxis, B: MeshAxis> Over<V> for (A, B) {
-    type Less = <V::Less as Varies<B>>::Less;
+impl<V: Varies<A, Removed: Varies<B>>, A: MeshAxis, B: MeshAxis> VaryingAxes<V> for (A, B) {
+    type Removed = <V::Removed as Varies<B>>::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME];
 }
-impl<V: Varies<A, Less: Varies<B, Less: Varies<C>>>, A: MeshAxis, B: MeshAxis, C: MeshAxis> Over<V>
-    for (A, B, C)
+impl<V: Varies<A, Removed: Varies<B, Removed: Varies<C>>>, A: MeshAxis, B: MeshAxis, C: MeshAxis>
+    VaryingAxes<V> for (A, B, C)
 {
-    type Less = <<V::Less as Varies<B>>::Less as Varies<C>>::Less;
+    type Removed = <<V::Removed as Varies<B>>::Removed as Varies<C>>::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
 
@@ -189,11 +191,11 @@ impl<V: Varies<A, Less: Varies<B, Less: Varies<C>>>, A: MeshAxis, B: MeshAxis, C
     message = "this operation cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
     note = "`Unreduced<X>` is a sum over `X` that has not been made: make it with `reshard(P![..])`, which is an all-reduce or, with `X` on a dim, a reduce-scatter",
-    note = "`No` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `Reduced` value"
+    note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `Reduced` value"
 )]
 pub trait JoinSlot<B> {
     /// The slot of the result.
-    type Out: Slot;
+    type Out: AxisSlot;
 }
 /// The rule of [`JoinSlot`] for sums and differences.
 #[diagnostic::on_unimplemented(
@@ -203,7 +205,7 @@ pub trait JoinSlot<B> {
 )]
 pub trait AddSlot<B> {
     /// The slot of the result.
-    type Out: Slot;
+    type Out: AxisSlot;
 }
 /// The rule of [`JoinSlot`] for elementwise products.
 #[diagnostic::on_unimplemented(
@@ -213,7 +215,7 @@ pub trait AddSlot<B> {
 )]
 pub trait MulSlot<B> {
     /// The slot of the result.
-    type Out: Slot;
+    type Out: AxisSlot;
 }
 /// The rule of [`JoinSlot`] for matrix products.
 #[diagnostic::on_unimplemented(
@@ -223,13 +225,13 @@ pub trait MulSlot<B> {
 )]
 pub trait ProductSlot<B> {
     /// The slot of the result.
-    type Out: Slot;
+    type Out: AxisSlot;
 }
 macro_rules! join { ($($t:ident)*) => { $(
-    impl $t<No> for No { type Out = No; }
-    impl<A: MeshAxis> $t<A> for No { type Out = A; }
+    impl $t<Invariant> for Invariant { type Out = Invariant; }
+    impl<A: MeshAxis> $t<A> for Invariant { type Out = A; }
     #[diagnostic::do_not_recommend]
-    impl<A: MeshAxis> $t<No> for A { type Out = A; }
+    impl<A: MeshAxis> $t<Invariant> for A { type Out = A; }
     #[diagnostic::do_not_recommend]
     impl<A: MeshAxis> $t<A> for A { type Out = A; }
 )* } }
@@ -255,14 +257,14 @@ impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
     type Out = Unreduced<A>;
 }
 // a matrix product treats a reduced operand like a plain one
-impl<A: MeshAxis> ProductSlot<Reduced<A>> for No {
-    type Out = No;
+impl<A: MeshAxis> ProductSlot<Reduced<A>> for Invariant {
+    type Out = Invariant;
 }
-impl<A: MeshAxis> ProductSlot<No> for Reduced<A> {
-    type Out = No;
+impl<A: MeshAxis> ProductSlot<Invariant> for Reduced<A> {
+    type Out = Invariant;
 }
 impl<A: MeshAxis> ProductSlot<Reduced<A>> for Reduced<A> {
-    type Out = No;
+    type Out = Invariant;
 }
 
 macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => { $(
@@ -271,7 +273,7 @@ macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => {
         message = "an array from inside of a `shard_map` meets one from outside, or one with other sets (`{V}` and `{Self}`)",
         label = "one operand is the block of one device, or an unreduced sum; the other is not",
         note = "pass an array of outside to `shard_map` as an argument",
-        note = "`Outside<(Unreduced<X>, No)>` is a sum over `X` that has not been made: `.reshard(P![..])` makes it"
+        note = "`GlobalSets<(Unreduced<X>, Invariant)>` is a sum over `X` that has not been made: `.reshard(P![..])` makes it"
     )]
     pub trait $rhs<V> {
         /// The sets of the result.
@@ -292,17 +294,17 @@ rhs! {
     ProductRhs ProductOf ProductSlot;
 }
 macro_rules! outside { ($($rhs:ident)*) => { $(
-    impl<V, W: $rhs<V>> $rhs<Outside<V>> for Outside<W> { type Out = Outside<W::Out>; }
+    impl<V, W: $rhs<V>> $rhs<GlobalSets<V>> for GlobalSets<W> { type Out = GlobalSets<W::Out>; }
 )* } }
 outside!(JoinRhs AddRhs MulRhs);
 // outside of `shard_map`, a matrix product takes plain or reduced operands, and its result is plain
-impl<V, W: ProductRhs<V>> ProductRhs<Outside<V>> for Outside<W> {
+impl<V, W: ProductRhs<V>> ProductRhs<GlobalSets<V>> for GlobalSets<W> {
     type Out = ();
 }
-impl<V: OnlyReduced> ProductRhs<Outside<V>> for () {
+impl<V: OnlyReduced> ProductRhs<GlobalSets<V>> for () {
     type Out = ();
 }
-impl<W: OnlyReduced> ProductRhs<()> for Outside<W> {
+impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
     type Out = ();
 }
 
@@ -312,9 +314,9 @@ impl<W: OnlyReduced> ProductRhs<()> for Outside<W> {
     label = "the value is unreduced",
     note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
-pub trait Made: Sets {}
-impl Made for () {}
-impl<V: Made> Made for Outside<V> {}
+pub trait CompleteSets: Sets {}
+impl CompleteSets for () {}
+impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
 /// Requires a value that can be combined with a scalar.
 ///
 /// Such a value is not unreduced and, in a `shard_map` body, not reduced.
@@ -323,25 +325,25 @@ impl<V: Made> Made for Outside<V> {}
     label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
     note = "make the sum first: `.reshard(P![..])`"
 )]
-pub trait WithNumber: Made {}
-impl WithNumber for () {}
-impl<V: Made> WithNumber for Outside<V> {}
+pub trait ScalarSets: CompleteSets {}
+impl ScalarSets for () {}
+impl<V: CompleteSets> ScalarSets for GlobalSets<V> {}
 /// A slot of a value that can be combined with a scalar in a body.
-pub trait WithNumberSlot: MadeSlot {}
-impl WithNumberSlot for No {}
+pub trait ScalarSlot: CompleteSlot {}
+impl ScalarSlot for Invariant {}
 #[diagnostic::do_not_recommend]
-impl<A: MeshAxis> WithNumberSlot for A {}
+impl<A: MeshAxis> ScalarSlot for A {}
 /// A slot that is not an unreduced sum.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
     label = "the value is unreduced",
     note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
-pub trait MadeSlot: Slot {}
-impl MadeSlot for No {}
+pub trait CompleteSlot: AxisSlot {}
+impl CompleteSlot for Invariant {}
 #[diagnostic::do_not_recommend]
-impl<A: MeshAxis> MadeSlot for A {}
-impl<A: MeshAxis> MadeSlot for Reduced<A> {}
+impl<A: MeshAxis> CompleteSlot for A {}
+impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
 /// Requires slots that are all reduced or empty.
 pub trait OnlyReduced: Sets {}
 /// A slot that is reduced or empty.
@@ -350,8 +352,8 @@ pub trait OnlyReduced: Sets {}
     label = "the value is unreduced",
     note = "make the sum first: `.reshard(P![..])`"
 )]
-pub trait ReducedSlot: Slot {}
-impl ReducedSlot for No {}
+pub trait ReducedSlot: AxisSlot {}
+impl ReducedSlot for Invariant {}
 impl<A: MeshAxis> ReducedSlot for Reduced<A> {}
 /// The sets of cotangents: unreduced and reduced are exchanged.
 pub trait Dual: Sets {
@@ -359,12 +361,12 @@ pub trait Dual: Sets {
     type Cotangent: Sets;
 }
 /// The slot of cotangents.
-pub trait DualSlot: Slot {
+pub trait DualSlot: AxisSlot {
     /// The slot of the cotangent.
-    type Cotangent: Slot;
+    type Cotangent: AxisSlot;
 }
-impl DualSlot for No {
-    type Cotangent = No;
+impl DualSlot for Invariant {
+    type Cotangent = Invariant;
 }
 impl<A: MeshAxis> DualSlot for A {
     type Cotangent = A;
@@ -378,8 +380,8 @@ impl<A: MeshAxis> DualSlot for Reduced<A> {
 impl Dual for () {
     type Cotangent = ();
 }
-impl<S: Dual> Dual for Outside<S> {
-    type Cotangent = Outside<S::Cotangent>;
+impl<S: Dual> Dual for GlobalSets<S> {
+    type Cotangent = GlobalSets<S::Cotangent>;
 }
 
 /// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
@@ -393,11 +395,11 @@ pub trait CoveredBy<V> {}
     note = "reduce it first (`.psum({Self})`), or name `{Self}` in the out spec of a dim, which puts the parts side by side"
 )]
 pub trait Mentioned<B> {}
-impl<B> Mentioned<B> for No {}
+impl<B> Mentioned<B> for Invariant {}
 impl<A: MeshAxis> Mentioned<A> for A {}
 
 macro_rules! sets { ($($a:ident $b:ident),*) => {
-    impl<$($a: Slot),*> Sets for ($($a,)*) {
+    impl<$($a: AxisSlot),*> Sets for ($($a,)*) {
         const STATES: &'static [Option<(&'static str, State)>] = &[$($a::STATE),*];
     }
     sets!(@ JoinRhs JoinSlot; $($a $b),*);
@@ -405,8 +407,8 @@ macro_rules! sets { ($($a:ident $b:ident),*) => {
     sets!(@ MulRhs MulSlot; $($a $b),*);
     sets!(@ ProductRhs ProductSlot; $($a $b),*);
     impl<$($a: Mentioned<$b>, $b),*> CoveredBy<($($b,)*)> for ($($a,)*) {}
-    impl<$($a: MadeSlot),*> Made for ($($a,)*) {}
-    impl<$($a: WithNumberSlot),*> WithNumber for ($($a,)*) {}
+    impl<$($a: CompleteSlot),*> CompleteSets for ($($a,)*) {}
+    impl<$($a: ScalarSlot),*> ScalarSets for ($($a,)*) {}
     impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
     impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
 };

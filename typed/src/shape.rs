@@ -1,13 +1,13 @@
 //! Dims, shapes (tuples of dims), and access to dims by number.
 
-use crate::axis::{Distinct, Shard, Whole};
+use crate::axis::{Distinct, Shard, Unsharded};
 use crate::size::{Size, SplitsOver};
 use core::fmt;
 use core::marker::PhantomData;
 use typenum::consts as numbers;
 
 /// A dim of size `S`, sharded over `A`. The notation is `S` or `S@A`.
-pub struct TDim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
+pub struct TDim<S, A = Unsharded>(PhantomData<fn() -> (S, A)>);
 /// A dim of size 1 that broadcasts in elementwise operations. The notation is `~`.
 pub struct Stretch;
 
@@ -59,7 +59,7 @@ impl<S: Size, A: Shard> DimType for TDim<S, A> {
 }
 impl DimType for Stretch {
     type Size = crate::size::Num<1>;
-    type Shard = Whole;
+    type Shard = Unsharded;
 }
 
 /// A shape: a tuple of up to eight dims.
@@ -99,7 +99,7 @@ impl FormedDim for Stretch {}
     label = "this would give `{Self}`",
     note = "an axis can shard only one dim of an array: `reshard` an operand first, so that the axis is used once",
     note = "(axes of different meshes cannot meet in one array either)",
-    note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + Apart<B>`"
+    note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + DistinctAxis<B>`"
 )]
 pub trait AxesOnce {}
 
@@ -142,18 +142,18 @@ macro_rules! dim_numbers { ($($u:ident $i:literal)*) => { $(
 )* } }
 dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
 
-/// A shape that has a dim `I`: `S: At<D<1>>`.
+/// A shape that has a dim `I`: `S: DimAccess<D<1>>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no dim number `{I}`",
     label = "no dim `{I}`; dims count from 0"
 )]
-pub trait At<I>: Shape {
+pub trait DimAccess<I>: Shape {
     /// The dim.
     type Dim: DimType;
     /// The shape with the dim replaced by `Q`.
     type Put<Q>;
     /// The shape without the dim.
-    type Without: Shape;
+    type Removed: Shape;
 }
 /// A shape into which a dim `Q` can be inserted at number `I`.
 #[diagnostic::on_unimplemented(
@@ -178,8 +178,8 @@ pub trait Push<Q>: Shape {
     message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
     label = "write the lesser number first"
 )]
-pub trait Before<J> {}
-macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl Before<D<$j>> for D<$i> {} )*)* } }
+pub trait EarlierDim<J> {}
+macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl EarlierDim<D<$j>> for D<$i> {} )*)* } }
 before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 [6 7] 6 [7]);
 /// A dim number other than `J`.
 #[diagnostic::on_unimplemented(
@@ -187,8 +187,8 @@ before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 
     label = "each dim is named once",
     note = "a permutation names every dim once: `x.transpose((D1, D0))`"
 )]
-pub trait Other<J> {}
-macro_rules! other { ($($i:literal [$($j:literal)*])*) => { $($( impl Other<D<$j>> for D<$i> {} )*)* } }
+pub trait OtherDim<J> {}
+macro_rules! other { ($($i:literal [$($j:literal)*])*) => { $($( impl OtherDim<D<$j>> for D<$i> {} )*)* } }
 other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     4 [0 1 2 3 5 6 7] 5 [0 1 2 3 4 6 7] 6 [0 1 2 3 4 5 7] 7 [0 1 2 3 4 5 6]);
 
@@ -229,10 +229,10 @@ macro_rules! shape {
     (@at $n:tt [$($l:ident)*]) => {};
     (@at [$i:literal $($n:literal)*] [$($l:ident)*] $d:ident $($r:ident)*) => {
         #[diagnostic::do_not_recommend]
-        impl<$($l: DimType,)* $d: DimType, $($r: DimType),*> At<D<$i>> for ($($l,)* $d, $($r,)*) {
+        impl<$($l: DimType,)* $d: DimType, $($r: DimType),*> DimAccess<D<$i>> for ($($l,)* $d, $($r,)*) {
             type Dim = $d;
             type Put<Q> = ($($l,)* Q, $($r,)*);
-            type Without = ($($l,)* $($r,)*);
+            type Removed = ($($l,)* $($r,)*);
         }
         shape!(@at [$($n)*] [$($l)* $d] $($r)*);
     };

@@ -74,11 +74,11 @@ class Mesh:
         slots = []
         for a, _ in self.axes:
             name = self.ident(a)
-            slots.append(name if a in sets["V"] else f"Unreduced<{name}>" if a in sets["U"] else f"Reduced<{name}>" if a in sets["R"] else "No")
+            slots.append(name if a in sets["V"] else f"Unreduced<{name}>" if a in sets["U"] else f"Reduced<{name}>" if a in sets["R"] else "Invariant")
         tuple_ = "(" + "".join(s + "," for s in slots) + ")"
         if inside:
             return tuple_
-        return "()" if all(s == "No" for s in slots) else f"Outside<{tuple_}>"
+        return "()" if all(s == "Invariant" for s in slots) else f"GlobalSets<{tuple_}>"
 
     def spec(self, spec, rank):
         u, r = [], []
@@ -253,10 +253,10 @@ def query(mesh, eq, types, inside):
             (lc, rc), (lb, rb) = params["contracting"], params["batch"]
             if len(lc) != len(rc) or len(lb) != len(rb):
                 skip("pairs of dims that are none: no way to write it")
-            outs = [f"Both<{i}, {j}>" for i, j in zip(lb, rb)]
-            outs += [f"Left<{i}>" for i in range(rank(0)) if i not in lc + lb]
-            outs += [f"Right<{j}>" for j in range(rank(1)) if j not in rc + rb]
-            pairs = [f"Both<{i}, {j}>" for i, j in zip(lc, rc)]
+            outs = [f"PairedDim<{i}, {j}>" for i, j in zip(lb, rb)]
+            outs += [f"LeftDim<{i}>" for i in range(rank(0)) if i not in lc + lb]
+            outs += [f"RightDim<{j}>" for j in range(rank(1)) if j not in rc + rb]
+            pairs = [f"PairedDim<{i}, {j}>" for i, j in zip(lc, rc)]
             if len(set(lc + lb)) != len(lc + lb) or len(set(rc + rb)) != len(rc + rb):
                 skip("a dim named twice: no way to write it")
             left, right = S(0), S(1)
@@ -283,9 +283,9 @@ def query(mesh, eq, types, inside):
                 skip("einsum with a letter of the result in no operand: rejected at the token")
             together = [c for c in out if c in a and c in b]
             turned = "".join(together + [c for c in a if c not in b] + [c for c in b if c not in a]) != out
-            both = "BothTurned" if turned and params.get("out_sharding") is None else "Both"
-            outs = [f"{both}<{a.index(c)}, {b.index(c)}>" if c in a and c in b else f"Left<{a.index(c)}>" if c in a else f"Right<{b.index(c)}>" for c in out]
-            pairs = [f"Both<{i}, {b.index(c)}>" for i, c in enumerate(a) if c in b and c not in out]
+            both = "SwappedDim" if turned and params.get("out_sharding") is None else "PairedDim"
+            outs = [f"{both}<{a.index(c)}, {b.index(c)}>" if c in a and c in b else f"LeftDim<{a.index(c)}>" if c in a else f"RightDim<{b.index(c)}>" for c in out]
+            pairs = [f"PairedDim<{i}, {b.index(c)}>" for i, c in enumerate(a) if c in b and c not in out]
         if len(pairs) > 4 or len(outs) > 8:
             skip("more than four contracted pairs")
         args = f"{left}, {V(0)}, {right}, {V(1)}, ({''.join(o + ',' for o in outs)}), ({''.join(p + ',' for p in pairs)})"

@@ -1,9 +1,9 @@
 //! Operations along one dim: sorting, cumulative sums, rolling, padding, stacking and indexing.
 
-use super::rules::reshape_dims::WholeDim;
+use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::{PadDim, TakeRhs, TileDim};
-use super::sets::{AddOf, AddRhs, JoinOf, JoinRhs, Made, Sets};
-use super::shape::{At, DimNumber, Insert, Push, Shape, TDim};
+use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::shape::{DimAccess, DimNumber, Insert, Push, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Num, Size};
 use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
@@ -17,9 +17,9 @@ macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) =>
         pub fn $name<I: DimNumber>(&self, along: I) -> Typed<$out, S, V>
         where
             T: $bound,
-            S: At<I::D>,
-            DimAt<S, I::D>: WholeDim,
-            V: Made,
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: UnshardedDim,
+            V: CompleteSets,
         {
             let _ = along;
             Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
@@ -67,10 +67,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         along: I,
     ) -> (Typed<T, ReplaceDim<S, I::D, TDim<K>>, V>, Typed<i32, ReplaceDim<S, I::D, TDim<K>>, V>)
     where
-        S: At<I::D>,
-        DimAt<S, I::D>: WholeDim,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnshardedDim,
         ReplaceDim<S, I::D, TDim<K>>: Shape,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = along;
         let (top, places) = self.array.top_k(K::VALUE.unwrap_or(0), I::NUMBER as i32);
@@ -84,8 +84,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn roll<I: DimNumber>(&self, by: i64, along: I) -> Self
     where
-        S: At<I::D>,
-        V: Made,
+        S: DimAccess<I::D>,
+        V: CompleteSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.roll(by, I::NUMBER as i32))
@@ -108,8 +108,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: T) -> Self
     where
-        S: At<I::D>,
-        V: Made,
+        S: DimAccess<I::D>,
+        V: CompleteSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, Array::from(fill)))
@@ -124,10 +124,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         value: T,
     ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
     where
-        S: At<I::D>,
+        S: DimAccess<I::D>,
         DimAt<S, I::D>: PadDim<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = at;
         let mut widths = vec![(0, 0, 0); S::DIMS.len()];
@@ -150,10 +150,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         along: I,
     ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>, V>
     where
-        S: At<I::D>,
+        S: DimAccess<I::D>,
         DimAt<S, I::D>: TileDim<K>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>: Shape,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = along;
         let mut reps = vec![1; S::DIMS.len()];
@@ -210,7 +210,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     where
         T: Integer,
         S: Push<TDim<K>>,
-        V: Made,
+        V: CompleteSets,
     {
         Typed::from_rule_result(self.array.one_hot(K::VALUE.unwrap_or(0)))
     }

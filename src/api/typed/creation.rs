@@ -107,7 +107,7 @@ impl<T: Element, S: Shape> Typed<T, S> {
     #[track_caller]
     pub fn iota<I: super::shape::DimNumber>(mesh: &Mesh, along: I) -> Self
     where
-        S: super::shape::At<I::D> + KnownShape + Formed,
+        S: super::shape::DimAccess<I::D> + KnownShape + Formed,
         T: super::Number,
     {
         let _ = along;

@@ -1,7 +1,7 @@
 //! Elementwise operations: unary, binary, comparison, selection and conversion.
 
 use super::rules::broadcast::{ZipOf, ZipRhs};
-use super::sets::{AddOf, AddRhs, JoinOf, JoinRhs, Made, MulOf, MulRhs, Sets, WithNumber};
+use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
 use super::{SameElem, Typed, TypedArray};
 use crate::api::array::{Array, Operand, Term};
@@ -49,7 +49,7 @@ macro_rules! unary { ($bound:ident: $($name:ident)*) => {
         pub fn $name(&self) -> Self
         where
             T: $bound,
-            V: Made,
+            V: CompleteSets,
         {
             Typed::from_rule_result(self.array.$name())
         }
@@ -65,7 +65,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn stop_gradient(&self) -> Self
     where
-        V: Made,
+        V: CompleteSets,
     {
         Typed::from_rule_result(self.array.stop_gradient())
     }
@@ -74,7 +74,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn is_finite(&self) -> Typed<bool, S, V>
     where
         T: Float,
-        V: Made,
+        V: CompleteSets,
     {
         Typed::from_rule_result(self.array.is_finite())
     }
@@ -83,7 +83,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn powi(&self, y: i32) -> Self
     where
         T: Number,
-        V: Made,
+        V: CompleteSets,
     {
         Typed::from_rule_result(self.array.powi(y))
     }
@@ -105,7 +105,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn clamp(&self, low: T, high: T) -> Self
     where
         T: Number,
-        V: WithNumber,
+        V: ScalarSets,
     {
         Typed::from_rule_result(self.array.clamp(Array::from(low), Array::from(high)))
     }
@@ -204,7 +204,7 @@ impl<T, T2: Element + SameElem<T>, S, S2: Shape + ZipRhs<S>, V, V2: Sets + JoinR
     }
 }
 macro_rules! against { ($($t:ty)*) => { $(
-    impl<S: Shape, V: WithNumber> BroadcastWith<$t, S, V> for $t {
+    impl<S: Shape, V: ScalarSets> BroadcastWith<$t, S, V> for $t {
         type Shape = S;
         type Sets = V;
         fn term(self) -> Term {

@@ -3,7 +3,7 @@
 use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::creation::TypedMesh;
-use super::sets::{AddAxis, AddTo, CoveredBy, Made, Mark, Over, Sets};
+use super::sets::{AddAxis, AddTo, CompleteSets, CoveredBy, Mark, Sets, VaryingAxes};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, convert};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
@@ -236,38 +236,38 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ///
     /// Every device along the axes gets the sum.
     #[track_caller]
-    pub fn psum<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    pub fn psum<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
         T: Number,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.psum(axis_set(A::NAMES)))
     }
     /// Averages over one or several mesh axes, inside a `shard_map` body.
     #[track_caller]
-    pub fn pmean<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    pub fn pmean<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
         T: super::Float,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmean(axis_set(A::NAMES)))
     }
     /// Returns the elementwise maximum over one or several mesh axes, inside a `shard_map` body.
     #[track_caller]
-    pub fn pmax<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    pub fn pmax<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
-        V: Made,
+        V: CompleteSets,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmax(axis_set(A::NAMES)))
     }
     /// Returns the elementwise minimum over one or several mesh axes, inside a `shard_map` body.
     #[track_caller]
-    pub fn pmin<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    pub fn pmin<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
-        V: Made,
+        V: CompleteSets,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmin(axis_set(A::NAMES)))
@@ -286,10 +286,14 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn psum_scatter<A: Shard + Over<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, V>
+    pub fn psum_scatter<A: Shard + VaryingAxes<V>, I: DimNumber>(
+        &self,
+        axes: A,
+        dim: I,
+    ) -> Typed<T, S::Out, V>
     where
         T: Number,
-        V: Made,
+        V: CompleteSets,
         S: ScatterAt<A, I::D>,
     {
         let _ = (axes, dim);
@@ -303,7 +307,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn all_gather<A: Shard + AddTo<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, A::Out>
     where
-        V: Made,
+        V: CompleteSets,
         S: GatherAt<A, I::D>,
     {
         let _ = (axes, dim);
@@ -323,8 +327,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         concat: D<J>,
     ) -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
     where
-        V: Made,
-        D<I>: super::shape::Other<D<J>>,
+        V: CompleteSets,
+        D<I>: super::shape::OtherDim<D<J>>,
         S: ScatterAt<A, D<I>>,
         S::Out: GatherAt<A, D<J>>,
     {
@@ -343,7 +347,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         how: impl Into<Permutation>,
     ) -> Typed<T, S, A::Out>
     where
-        V: Made,
+        V: CompleteSets,
     {
         let _ = axis;
         Typed::from_rule_result(self.array.ppermute(A::NAME, how))

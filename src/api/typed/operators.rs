@@ -2,7 +2,7 @@
 
 use super::elementwise::{AddResult, JoinResult, MulResult};
 use super::rules::broadcast::ZipRhs;
-use super::sets::{AddRhs, JoinRhs, Made, MulRhs, Sets, WithNumber};
+use super::sets::{AddRhs, CompleteSets, JoinRhs, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
 use super::{Bits, Number, SameElem, Signed, Typed, TypedArray};
 use crate::api::array::{Array, Operand};
@@ -53,22 +53,22 @@ macro_rules! numbers { ($($t:ty)*) => { $(
     numbers!(@ $t; Add add +, Sub sub -, Mul mul *, Div div /, Rem rem %);
 )* };
     (@ $t:ty; $($trait:ident $name:ident $op:tt),*) => { $(
-        impl<S: Shape, V: WithNumber> ops::$trait<$t> for &Typed<$t, S, V> {
+        impl<S: Shape, V: ScalarSets> ops::$trait<$t> for &Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(&self.array $op b) }
         }
-        impl<S: Shape, V: WithNumber> ops::$trait<$t> for Typed<$t, S, V> {
+        impl<S: Shape, V: ScalarSets> ops::$trait<$t> for Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(self.array $op b) }
         }
-        impl<S: Shape, V: WithNumber> ops::$trait<&Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: ScalarSets> ops::$trait<&Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: &Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, &b.array, stringify!($name)) }
         }
-        impl<S: Shape, V: WithNumber> ops::$trait<Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: ScalarSets> ops::$trait<Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, b.array, stringify!($name)) }
@@ -78,12 +78,12 @@ macro_rules! numbers { ($($t:ty)*) => { $(
 numbers!(f32 f64 i32 i64);
 
 macro_rules! unary { ($($trait:ident $name:ident $bound:ident $op:tt;)*) => { $(
-    impl<T: $bound, S: Shape, V: Made> ops::$trait for &Typed<T, S, V> {
+    impl<T: $bound, S: Shape, V: CompleteSets> ops::$trait for &Typed<T, S, V> {
         type Output = Typed<T, S, V>;
         #[track_caller]
         fn $name(self) -> Self::Output { Typed::from_rule_result($op &self.array) }
     }
-    impl<T: $bound, S: Shape, V: Made> ops::$trait for Typed<T, S, V> {
+    impl<T: $bound, S: Shape, V: CompleteSets> ops::$trait for Typed<T, S, V> {
         type Output = Typed<T, S, V>;
         #[track_caller]
         fn $name(self) -> Self::Output { Typed::from_rule_result($op self.array) }

@@ -1,8 +1,8 @@
 //! Reductions over dims, softmax, and argmax.
 
 use super::rules::reduce::ReduceDims;
-use super::sets::{Made, Sets};
-use super::shape::{At, DimNumber, Shape};
+use super::sets::{CompleteSets, Sets};
+use super::shape::{DimAccess, DimNumber, Shape};
 use super::{Bits, Float, Typed};
 use crate::api::array::Dims;
 use crate::core::types::Element;
@@ -57,27 +57,27 @@ reductions! {
     /// ```
     sum Summed T::Sum, Sets;
     /// Multiplies the elements over dims.
-    prod Summed T::Sum, Made;
+    prod Summed T::Sum, CompleteSets;
     /// Returns the maximum over dims.
-    max Element T, Made;
+    max Element T, CompleteSets;
     /// Returns the minimum over dims.
-    min Element T, Made;
+    min Element T, CompleteSets;
     /// Returns the mean over dims.
-    mean Float T, Made;
+    mean Float T, CompleteSets;
     /// Returns the population variance over dims.
-    var Float T, Made;
+    var Float T, CompleteSets;
     /// Returns the population standard deviation over dims.
-    std Float T, Made;
+    std Float T, CompleteSets;
     /// Computes log Σ exp over dims.
-    logsumexp Float T, Made;
+    logsumexp Float T, CompleteSets;
     /// Returns true where any element over dims is true or non-zero.
-    any Element bool, Made;
+    any Element bool, CompleteSets;
     /// Returns true where all elements over dims are true or non-zero.
-    all Element bool, Made;
+    all Element bool, CompleteSets;
     /// Computes the bitwise AND over dims.
-    bit_and Bits T, Made;
+    bit_and Bits T, CompleteSets;
     /// Computes the bitwise OR over dims.
-    bit_or Bits T, Made;
+    bit_or Bits T, CompleteSets;
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
@@ -86,7 +86,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = over;
         Typed::from_rule_result(self.array.softmax(dims::<S, I>()))
@@ -96,27 +96,27 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn log_softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
-        V: Made,
+        V: CompleteSets,
     {
         let _ = over;
         Typed::from_rule_result(self.array.log_softmax(dims::<S, I>()))
     }
     /// Returns the index of the first maximum along a dim.
     #[track_caller]
-    pub fn argmax<I: DimNumber>(&self, along: I) -> Typed<i32, <S as At<I::D>>::Without, V>
+    pub fn argmax<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
     where
-        S: At<I::D>,
-        V: Made,
+        S: DimAccess<I::D>,
+        V: CompleteSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmax(I::NUMBER as i32))
     }
     /// Returns the index of the first minimum along a dim.
     #[track_caller]
-    pub fn argmin<I: DimNumber>(&self, along: I) -> Typed<i32, <S as At<I::D>>::Without, V>
+    pub fn argmin<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
     where
-        S: At<I::D>,
-        V: Made,
+        S: DimAccess<I::D>,
+        V: CompleteSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmin(I::NUMBER as i32))

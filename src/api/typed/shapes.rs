@@ -1,21 +1,21 @@
 //! Resharding, and operations that reorder, split, slice and join dims.
 
-use super::rules::reshape_dims::{BroadcastOf, Factored, One, Permute, WholeShape, elements};
+use super::rules::reshape_dims::{BroadcastOf, Factored, Permute, UnitDim, UnshardedShape, elements};
 use super::rules::reshard::{ReshardSets, Spec};
-use super::rules::slice::{CutDim, JoinDim, MergeDim, SameBut, SliceDim};
+use super::rules::slice::{CutDim, EqualExceptDim, JoinDim, MergeDim, SliceDim};
 use super::sets::{AddOf, AddRhs, Sets};
-use super::shape::{At, D, DimNumber, Formed, Insert, Shape, Stretch};
+use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
 use super::size::Size;
 use super::{SameElem, Typed, TypedArray, convert};
 use crate::api::array::concat;
 use crate::core::types::Element;
 
 /// The shape `S` with dim `I` replaced by `Q`.
-pub type ReplaceDim<S, I, Q> = <S as At<I>>::Put<Q>;
+pub type ReplaceDim<S, I, Q> = <S as DimAccess<I>>::Put<Q>;
 /// Dim number `I` of the shape `S`.
-pub type DimAt<S, I> = <S as At<I>>::Dim;
+pub type DimAt<S, I> = <S as DimAccess<I>>::Dim;
 type ConcatShape<S, R, I> = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>>>::Out>;
-type RemoveDim<S, I> = <S as At<I>>::Without;
+type RemoveDim<S, I> = <S as DimAccess<I>>::Removed;
 
 fn sizes<S: Shape>(of: &crate::api::array::Array) -> Vec<usize> {
     // sizes that the static shape leaves open come from the array
@@ -88,8 +88,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn squeeze<I: DimNumber>(&self, at: I) -> Typed<T, RemoveDim<S, I::D>, V>
     where
-        S: At<I::D>,
-        DimAt<S, I::D>: One,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnitDim,
     {
         let _ = at;
         Typed::from_rule_result(self.array.squeeze(I::NUMBER))
@@ -112,9 +112,9 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// The shape is a type parameter: `x.reshape::<S![2, 8]>()`. The numbers of elements are
     /// compared when rustc instantiates the call.
     #[track_caller]
-    pub fn reshape<R: WholeShape>(&self) -> Typed<T, R, V>
+    pub fn reshape<R: UnshardedShape>(&self) -> Typed<T, R, V>
     where
-        S: WholeShape,
+        S: UnshardedShape,
     {
         const {
             if let (Some(from), Some(to)) = (elements::<S>(), elements::<R>()) {
@@ -139,7 +139,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn split_dim<A: Size, B: Size, I: DimNumber>(&self, at: I) -> Typed<T, SplitDim<S, I::D, A, B>, V>
     where
-        S: At<I::D>,
+        S: DimAccess<I::D>,
         DimAt<S, I::D>: Factored<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as Factored<A, B>>::Minor>:
             Insert<I::D, <DimAt<S, I::D> as Factored<A, B>>::Major>,
@@ -153,9 +153,9 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn merge_dims<I: DimNumber + NextDim>(&self, at: I) -> Typed<T, MergeDims<S, I>, V>
     where
-        S: At<I::D> + At<I::Next>,
+        S: DimAccess<I::D> + DimAccess<I::Next>,
         DimAt<S, I::D>: MergeDim<DimAt<S, I::Next>>,
-        RemoveDim<S, I::Next>: At<I::D>,
+        RemoveDim<S, I::Next>: DimAccess<I::D>,
         MergeDims<S, I>: Shape,
     {
         let _ = at;
@@ -190,8 +190,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ) -> Typed<T, ConcatShape<S, R::Shape, I::D>, AddOf<V, R::Sets>>
     where
         R::Sets: AddRhs<V>,
-        S: At<I::D>,
-        R::Shape: At<I::D> + SameBut<I::D, S>,
+        S: DimAccess<I::D>,
+        R::Shape: DimAccess<I::D> + EqualExceptDim<I::D, S>,
         DimAt<S, I::D>: JoinDim<DimAt<R::Shape, I::D>>,
         ConcatShape<S, R::Shape, I::D>: Shape,
     {
@@ -202,7 +202,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn split<A: Size, B: Size, I: DimNumber>(&self, at: I) -> SplitResult<T, S, V, I::D, A, B>
     where
-        S: At<I::D>,
+        S: DimAccess<I::D>,
         DimAt<S, I::D>: CutDim<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as CutDim<A, B>>::First>: Shape,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as CutDim<A, B>>::Second>: Shape,
@@ -221,7 +221,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         at: I,
     ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>, V>
     where
-        S: At<I::D>,
+        S: DimAccess<I::D>,
         DimAt<S, I::D>: SliceDim<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>: Shape,
     {
@@ -238,8 +238,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn flip<I: DimNumber>(&self, at: I) -> Self
     where
-        S: At<I::D>,
-        V: super::sets::Made,
+        S: DimAccess<I::D>,
+        V: super::sets::CompleteSets,
     {
         let _ = at;
         Typed::from_rule_result(self.array.flip(I::NUMBER))

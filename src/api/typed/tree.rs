@@ -1,8 +1,8 @@
 //! Typed arrays as tree leaves: arguments and results of transformed functions.
 
-use super::rules::reshape_dims::WholeDim;
+use super::rules::reshape_dims::UnshardedDim;
 use super::sets::Sets;
-use super::shape::{At, D, DimType, Insert, Shape, TDim};
+use super::shape::{D, DimAccess, DimType, Insert, Shape, TDim};
 use super::{Typed, TypedArray};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::tree::{Args, Loss, Param, Path, Tree};
@@ -57,9 +57,12 @@ pub type ScanResult<X, Y> = Typed<
     <<Y as TypedArray>::Shape as Insert<D<0>, NumRows<<X as TypedArray>::Shape>>>::Out,
     <Y as TypedArray>::Sets,
 >;
-type NumRows<S> = TDim<<<S as At<D<0>>>::Dim as DimType>::Size>;
-type SliceOf<X> =
-    Typed<<X as TypedArray>::Elem, <<X as TypedArray>::Shape as At<D<0>>>::Without, <X as TypedArray>::Sets>;
+type NumRows<S> = TDim<<<S as DimAccess<D<0>>>::Dim as DimType>::Size>;
+type SliceOf<X> = Typed<
+    <X as TypedArray>::Elem,
+    <<X as TypedArray>::Shape as DimAccess<D<0>>>::Removed,
+    <X as TypedArray>::Sets,
+>;
 
 /// Runs [`scan`](crate::scan) over the slices of a typed array along its leading dim.
 ///
@@ -83,8 +86,8 @@ pub fn scan<C: Args, X: TypedArray, Y: TypedArray + Tree>(
     body: impl Fn(C::Owned, SliceOf<X>) -> (C::Owned, Y),
 ) -> (C::Owned, ScanResult<X, Y>)
 where
-    X::Shape: At<D<0>>,
-    <X::Shape as At<D<0>>>::Dim: WholeDim,
+    X::Shape: DimAccess<D<0>>,
+    <X::Shape as DimAccess<D<0>>>::Dim: UnshardedDim,
     Y::Shape: Insert<D<0>, NumRows<X::Shape>>,
 {
     let xs = xs.into_tree();
@@ -98,7 +101,7 @@ where
 /// The results of a [`vmap`] over `X`: `Y` with the leading dim of `X` and its sharding prepended.
 pub type VmapResult<X, Y> = Typed<
     <Y as TypedArray>::Elem,
-    <<Y as TypedArray>::Shape as Insert<D<0>, <<X as TypedArray>::Shape as At<D<0>>>::Dim>>::Out,
+    <<Y as TypedArray>::Shape as Insert<D<0>, <<X as TypedArray>::Shape as DimAccess<D<0>>>::Dim>>::Out,
     <Y as TypedArray>::Sets,
 >;
 
@@ -124,8 +127,8 @@ pub fn vmap<X: TypedArray, Y: TypedArray + Tree>(
     f: impl Fn(SliceOf<X>) -> Y,
 ) -> VmapResult<X, Y>
 where
-    X::Shape: At<D<0>>,
-    Y::Shape: Insert<D<0>, <X::Shape as At<D<0>>>::Dim>,
+    X::Shape: DimAccess<D<0>>,
+    Y::Shape: Insert<D<0>, <X::Shape as DimAccess<D<0>>>::Dim>,
 {
     let xs = xs.into_tree();
     Typed::from_rule_result(crate::api::transform::vmap(xs.as_untyped(), |x: Array| {

@@ -1,6 +1,6 @@
 //! Matrix products by the `gemm` crate, on machines where it is usable.
 
-use super::{GemmSizes, MatMut, MatRef, Num, PANEL_TERMS};
+use super::{GemmElement, GemmSizes, MatMut, MatRef, PANEL_TERMS};
 use crate::kernels::cpu;
 use crate::kernels::cpu::IsaLevel;
 use gemm_common::cache::{CACHE_INFO, kernel_params};
@@ -62,7 +62,7 @@ fn vector_bytes() -> usize {
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`](super::gemm); `T` is float32 or float64.
-pub(super) unsafe fn product<T: Num>(
+pub(super) unsafe fn product<T: GemmElement>(
     s: GemmSizes,
     c: MatMut<T>,
     a: MatRef<T>,

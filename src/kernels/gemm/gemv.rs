@@ -6,7 +6,7 @@
 // an index runs over several small arrays at the same time, which are registers
 #![allow(clippy::needless_range_loop)]
 
-use super::{GemmSizes, MatMut, MatRef, Num};
+use super::{GemmElement, GemmSizes, MatMut, MatRef};
 
 /// The number of partial sums (lanes) of a row before the last reduction.
 pub(super) const LANES: usize = 16;
@@ -26,7 +26,7 @@ const MAX_IN_ORDER_TERMS: usize = 16;
 /// Returns the sum of each of 16 rows of lanes.
 /// Lane j is added to lane j + 8, then to lane j + 4, and so on.
 #[inline(always)]
-pub(super) fn sum_lanes<T: Num>(rows: &[[T; LANES]; BLOCK_ROWS]) -> [T; BLOCK_ROWS] {
+pub(super) fn sum_lanes<T: GemmElement>(rows: &[[T; LANES]; BLOCK_ROWS]) -> [T; BLOCK_ROWS] {
     rows.map(|mut lanes| {
         let mut half = LANES / 2;
         while half > 0 {
@@ -77,7 +77,7 @@ pub(super) unsafe fn sum_lanes_avx512(rows: &[[f32; LANES]; BLOCK_ROWS]) -> [f32
 /// # Safety
 /// The caller upholds the contract of [`dots`]; the matrix has the `R` rows from `from` on.
 #[inline(always)]
-unsafe fn row_dots<T: Num, const L: u8, const R: usize, const V: usize>(
+unsafe fn row_dots<T: GemmElement, const L: u8, const R: usize, const V: usize>(
     from: usize,
     k: usize,
     a: MatRef<T>,
@@ -145,7 +145,7 @@ unsafe fn row_dots<T: Num, const L: u8, const R: usize, const V: usize>(
 /// The caller upholds the contract of [`super::gemm`]; both strides along k are 1, and the
 /// processor has level `L`.
 #[inline(always)]
-pub(super) unsafe fn dots<T: Num, const L: u8>(
+pub(super) unsafe fn dots<T: GemmElement, const L: u8>(
     s: GemmSizes,
     c: MatMut<T>,
     a: MatRef<T>,
@@ -182,7 +182,7 @@ pub(super) unsafe fn dots<T: Num, const L: u8>(
 /// # Safety
 /// The rows are within the result, and initialized with `accumulate`.
 #[inline(always)]
-unsafe fn put_rows<T: Num>(c: MatMut<T>, from: usize, sums: &[T], accumulate: bool) {
+unsafe fn put_rows<T: GemmElement>(c: MatMut<T>, from: usize, sums: &[T], accumulate: bool) {
     for (i, sum) in sums.iter().enumerate() {
         // SAFETY: the row is within the result (caller contract).
         unsafe { c.put(from + i, 0, *sum, accumulate) }
@@ -197,7 +197,7 @@ unsafe fn put_rows<T: Num>(c: MatMut<T>, from: usize, sums: &[T], accumulate: bo
 /// The caller upholds the contract of [`super::gemm`]; the stride along m is 1, and the processor
 /// has level `L`.
 #[inline(always)]
-pub(super) unsafe fn columns<T: Num, const L: u8>(
+pub(super) unsafe fn columns<T: GemmElement, const L: u8>(
     s: GemmSizes,
     c: MatMut<T>,
     a: MatRef<T>,
@@ -223,7 +223,7 @@ pub(super) unsafe fn columns<T: Num, const L: u8>(
 /// # Safety
 /// The caller upholds the contract of [`columns`]; there are `V·N` rows from `from` on.
 #[inline(always)]
-unsafe fn row_strip<T: Num, const L: u8, const V: usize, const N: usize>(
+unsafe fn row_strip<T: GemmElement, const L: u8, const V: usize, const N: usize>(
     from: usize,
     s: GemmSizes,
     c: MatMut<T>,

@@ -27,7 +27,7 @@ fn fused() -> bool {
     cfg!(target_arch = "aarch64") || cpu::level() > IsaLevel::Base
 }
 /// Returns the documented sum for an element of a product of matrices.
-fn sum<T: Num>(terms: impl Iterator<Item = (T, T)>) -> T {
+fn sum<T: GemmElement>(terms: impl Iterator<Item = (T, T)>) -> T {
     let terms: Vec<_> = terms.collect();
     let fma = if fused() { T::fma::<1> } else { T::fma::<0> };
     let panels = terms.chunks(PANEL_TERMS).map(|p| p.iter().fold(T::ZERO, |sum, (x, y)| fma(*x, *y, sum)));
@@ -37,7 +37,7 @@ fn sum<T: Num>(terms: impl Iterator<Item = (T, T)>) -> T {
 /// Computes products of these sizes, for all or some combinations of strides.
 ///
 /// `test` gets the element before the call, the product, the accumulated result, and the terms.
-fn each<T: Num + PartialEq>(
+fn each<T: GemmElement + PartialEq>(
     dtype: DType,
     of: impl Fn(f64) -> T,
     sizes: &[(usize, usize, usize)],
@@ -100,7 +100,13 @@ fn products_of_matrices_add_in_one_order() {
     ];
     let few = [(3, 5, 4), (2, PANEL_TERMS + 3, 2), (0, 3, 3), (3, 0, 3)];
     let (sizes, step) = if cfg!(miri) { (&few[..], 8) } else { (&all[..], 2) };
-    fn test<T: Num + PartialEq + std::fmt::Debug>(name: &str, was: T, got: T, added: T, terms: &[(T, T)]) {
+    fn test<T: GemmElement + PartialEq + std::fmt::Debug>(
+        name: &str,
+        was: T,
+        got: T,
+        added: T,
+        terms: &[(T, T)],
+    ) {
         let expected = sum(terms.iter().copied());
         assert_eq!(got, expected, "{name}");
         assert_eq!(added, was.plus(expected), "{name}: not dst + product");

@@ -67,7 +67,7 @@ pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
     if axes.is_empty() {
         return fail(body.span(), "a mesh has an axis at least: `{ X: 2 }`");
     }
-    let none = "LIB::sets::No,".repeat(axes.len());
+    let none = "LIB::sets::Invariant,".repeat(axes.len());
     let listed: String = axes.iter().map(|a| format!("({:?}, {}),", a.name, value(a.size))).collect();
     let mut out: TokenStream = about;
     let names = [("MESH", &mesh)];
@@ -155,7 +155,7 @@ fn value(size: Option<u64>) -> String {
 /// Generates the struct of one axis, its size, its slot in sets, and the axes that it differs from.
 fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStream) -> Result<TokenStream> {
     let (size, factors) = match axis.size {
-        None => ("LIB::axis::AtRun".into(), "LIB::axis::AtRun".into()),
+        None => ("LIB::axis::RunTimeSize".into(), "LIB::axis::RunTimeSize".into()),
         Some(n) => (binary(n), factors(n).unwrap_or_default()),
     };
     // the slot of this axis is `mine`; the others are type parameters
@@ -163,8 +163,8 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
         (0..axes.len()).map(|j| if j == i { format!("{mine},") } else { format!("S{j},") }).collect()
     };
     let others: String =
-        (0..axes.len()).filter(|j| *j != i).map(|j| format!("S{j}: LIB::sets::Slot,")).collect();
-    let (mine, none) = (slots("AXIS"), slots("LIB::sets::No"));
+        (0..axes.len()).filter(|j| *j != i).map(|j| format!("S{j}: LIB::sets::AxisSlot,")).collect();
+    let (mine, none) = (slots("AXIS"), slots("LIB::sets::Invariant"));
     let (any, unreduced, reduced) =
         (slots("S"), slots("LIB::sets::Unreduced<AXIS>"), slots("LIB::sets::Reduced<AXIS>"));
     let mut text = format!(
@@ -185,7 +185,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
     let mut names = vec![("MESH", mesh), ("AXIS", &axis.ident)];
     let placeholders: Vec<String> = (0..axes.len()).map(|j| format!("OTHER{j}")).collect();
     for (j, other) in axes.iter().enumerate().filter(|(j, _)| *j != i) {
-        let _ = write!(text, "impl LIB::axis::Apart<OTHER{j}> for AXIS {{}}");
+        let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for AXIS {{}}");
         names.push((&placeholders[j], &other.ident));
     }
     let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");

@@ -94,18 +94,18 @@ pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
     let together = out.chars().filter(|c| a.contains(*c) && b.contains(*c));
     let alone = a.chars().filter(|c| !b.contains(*c)).chain(b.chars().filter(|c| !a.contains(*c)));
     let turned = !together.chain(alone).eq(out.chars());
-    let both = if turned && spec.is_none() { "BothTurned" } else { "Both" };
+    let both = if turned && spec.is_none() { "SwappedDim" } else { "PairedDim" };
     let (mut outs, mut over) = (String::new(), String::new());
     for c in out.chars() {
         let _ = match (a.find(c), b.find(c)) {
             (Some(i), Some(j)) => write!(outs, "LIB::rules::einsum::{both}<{i}, {j}>,"),
-            (Some(i), None) => write!(outs, "LIB::rules::einsum::Left<{i}>,"),
-            (_, j) => write!(outs, "LIB::rules::einsum::Right<{}>,", j.unwrap_or(0)),
+            (Some(i), None) => write!(outs, "LIB::rules::einsum::LeftDim<{i}>,"),
+            (_, j) => write!(outs, "LIB::rules::einsum::RightDim<{}>,", j.unwrap_or(0)),
         };
     }
     for (i, c) in a.char_indices().filter(|(_, c)| !out.contains(*c)) {
         if let Some(j) = b.find(c) {
-            let _ = write!(over, "LIB::rules::einsum::Both<{i}, {j}>,");
+            let _ = write!(over, "LIB::rules::einsum::PairedDim<{i}, {j}>,");
         }
     }
     let text = format!("{a},{b}->{out}");

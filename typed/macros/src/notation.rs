@@ -247,9 +247,9 @@ pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
     while !entries.is_empty() {
         if entries.sees_word("_") {
             entries.next();
-            out.extend(code("LIB::axis::Whole"));
+            out.extend(code("LIB::axis::Unsharded"));
         } else if entries.takes('=') {
-            out.extend(code("LIB::rules::reshard::Same"));
+            out.extend(code("LIB::rules::reshard::KeptSharding"));
         } else {
             out.extend(axes(&mut entries, &mut seen)?);
         }
@@ -312,7 +312,7 @@ pub(crate) fn array(it: &mut Input) -> Result<TokenStream> {
                 set = format!("<{axis} as LIB::sets::Mark<{set}>>::{mark}");
             }
         }
-        let set = if inside { set } else { format!("LIB::sets::Outside<{set}>") };
+        let set = if inside { set } else { format!("LIB::sets::GlobalSets<{set}>") };
         out.extend(code(&format!(", {set}")));
     }
     out.extend(code(">"));

@@ -5,12 +5,12 @@ use proc_macro::TokenStream;
 
 /// Generates the calls of two macros, the tables of digit groups and of prime arithmetic.
 ///
-/// A row of the first is `[limb, its three digits, Zero or More]`; a row of the second is
+/// A row of the first is `[limb, its three digits, Zero or Nonzero]`; a row of the second is
 /// `[prime, carry in, digit : quotient, remainder | last digit and carry of the product]`.
 pub(crate) fn decimal(input: TokenStream) -> TokenStream {
     let names: Vec<String> = input.into_iter().map(|t| t.to_string()).collect();
     let limb = |n: u32| {
-        let is = if n == 0 { "Zero" } else { "More" };
+        let is = if n == 0 { "Zero" } else { "Nonzero" };
         format!("[{n} {} {} {} {is}]", n / 100, n / 10 % 10, n % 10)
     };
     let limbs: String = (0..1000).map(limb).collect();

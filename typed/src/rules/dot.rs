@@ -33,11 +33,11 @@ impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {
     message = "einsum: batch dims `{Self}` (left) and `{D2}` (right) have different sizes",
     label = "batch dims `{Self}` and `{D2}`"
 )]
-pub trait BatchDim<D2> {
+pub trait BatchDimPair<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S1: Shard, S2> BatchDim<TDim<Z, S2>> for TDim<Z, S1>
+impl<Z: Size, S1: Shard, S2> BatchDimPair<TDim<Z, S2>> for TDim<Z, S1>
 where
     TDim<Z, S1>: ContractTo<TDim<Z, S2>>,
 {

@@ -1,57 +1,57 @@
 //! Rules of einsum with two operands. `einsum!` translates subscripts to the types of this module.
 
-use super::dot::{BatchDim, ContractDim, ContractDimTo};
+use super::dot::{BatchDimPair, ContractDim, ContractDimTo};
 use super::reshard::Spec;
-use crate::shape::{At, AxesOnce, D, DimType, Shape};
+use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape};
 
 /// Dim `I` of the left operand, as a dim of the result.
-pub struct Left<const I: usize>;
+pub struct LeftDim<const I: usize>;
 /// Dim `I` of the right operand, as a dim of the result.
-pub struct Right<const I: usize>;
+pub struct RightDim<const I: usize>;
 /// Dim `I` of the left and dim `J` of the right operand, as one batch or contracted dim.
-pub struct Both<const I: usize, const J: usize>;
-/// A batch dim like [`Both`], of a product computed with exchanged operands.
+pub struct PairedDim<const I: usize, const J: usize>;
+/// A batch dim like [`PairedDim`], of a product computed with exchanged operands.
 ///
 /// The operands are exchanged if the dims are then in the order of the result. The batch dim has
 /// the right operand's sharding.
-pub struct BothTurned<const I: usize, const J: usize>;
+pub struct SwappedDim<const I: usize, const J: usize>;
 
 /// A dim of the result, picked from the operands.
 pub trait Pick<L, R> {
     /// The dim.
     type Dim: DimType;
 }
-impl<L: At<D<I>>, R, const I: usize> Pick<L, R> for Left<I> {
+impl<L: DimAccess<D<I>>, R, const I: usize> Pick<L, R> for LeftDim<I> {
     type Dim = L::Dim;
 }
-impl<L, R: At<D<I>>, const I: usize> Pick<L, R> for Right<I> {
+impl<L, R: DimAccess<D<I>>, const I: usize> Pick<L, R> for RightDim<I> {
     type Dim = R::Dim;
 }
-impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pick<L, R> for Both<I, J>
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pick<L, R> for PairedDim<I, J>
 where
-    L::Dim: BatchDim<R::Dim>,
+    L::Dim: BatchDimPair<R::Dim>,
 {
-    type Dim = <L::Dim as BatchDim<R::Dim>>::Out;
+    type Dim = <L::Dim as BatchDimPair<R::Dim>>::Out;
 }
-impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pick<L, R> for BothTurned<I, J>
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pick<L, R> for SwappedDim<I, J>
 where
-    L::Dim: BatchDim<R::Dim>,
-    R::Dim: BatchDim<L::Dim>,
+    L::Dim: BatchDimPair<R::Dim>,
+    R::Dim: BatchDimPair<L::Dim>,
 {
-    type Dim = <R::Dim as BatchDim<L::Dim>>::Out;
+    type Dim = <R::Dim as BatchDimPair<L::Dim>>::Out;
 }
 /// A dim of the result, with a stated result sharding.
 pub trait PickTo<L, R> {
     /// The dim, in any sharding.
     type Dim: DimType;
 }
-impl<L: At<D<I>>, R, const I: usize> PickTo<L, R> for Left<I> {
+impl<L: DimAccess<D<I>>, R, const I: usize> PickTo<L, R> for LeftDim<I> {
     type Dim = L::Dim;
 }
-impl<L, R: At<D<I>>, const I: usize> PickTo<L, R> for Right<I> {
+impl<L, R: DimAccess<D<I>>, const I: usize> PickTo<L, R> for RightDim<I> {
     type Dim = R::Dim;
 }
-impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> PickTo<L, R> for Both<I, J>
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> PickTo<L, R> for PairedDim<I, J>
 where
     L::Dim: ContractDimTo<R::Dim>,
 {
@@ -84,23 +84,23 @@ outs!(A B C E F G H I);
 
 /// One pair of contracted dims.
 pub trait Pair<L, R> {}
-impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pair<L, R> for Both<I, J> where
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pair<L, R> for PairedDim<I, J> where
     L::Dim: ContractDim<R::Dim>
 {
 }
 /// One pair of contracted dims, with a stated result sharding.
 pub trait PairTo<L, R> {}
-impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> PairTo<L, R> for Both<I, J> where
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> PairTo<L, R> for PairedDim<I, J> where
     L::Dim: ContractDimTo<R::Dim>
 {
 }
 /// The pairs of contracted dims.
-pub trait Over<L, R> {}
+pub trait ContractedPairs<L, R> {}
 /// The pairs of contracted dims, with a stated result sharding.
-pub trait OverTo<L, R> {}
+pub trait ContractedPairsTo<L, R> {}
 macro_rules! over { ($($c:ident)*) => {
-    impl<L, R, $($c: Pair<L, R>),*> Over<L, R> for ($($c,)*) {}
-    impl<L, R, $($c: PairTo<L, R>),*> OverTo<L, R> for ($($c,)*) {}
+    impl<L, R, $($c: Pair<L, R>),*> ContractedPairs<L, R> for ($($c,)*) {}
+    impl<L, R, $($c: PairTo<L, R>),*> ContractedPairsTo<L, R> for ($($c,)*) {}
 } }
 over!();
 over!(A);
@@ -119,7 +119,7 @@ pub trait EinsumRhs<L, O, C> {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<L, R, O: Outs<L, R>, C: Over<L, R>> EinsumRhs<L, O, C> for R {
+impl<L, R, O: Outs<L, R>, C: ContractedPairs<L, R>> EinsumRhs<L, O, C> for R {
     type Out = O::Out;
 }
 /// The rule of [`EinsumRhs`] with a result sharding `P`.
@@ -131,6 +131,6 @@ pub trait EinsumToRhs<L, O, C, P> {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<L, R, P, O: OutsTo<L, R, P>, C: OverTo<L, R>> EinsumToRhs<L, O, C, P> for R {
+impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, C, P> for R {
     type Out = O::Out;
 }

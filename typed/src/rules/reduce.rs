@@ -1,6 +1,6 @@
 //! Rules of reductions: reduced dims are removed, sharded or not, or kept with size 1.
 
-use crate::shape::{At, Before, D, Shape, Stretch};
+use crate::shape::{D, DimAccess, EarlierDim, Shape, Stretch};
 use core::ops::RangeFull;
 use typenum::consts as numbers;
 
@@ -25,17 +25,17 @@ pub trait ReduceDims<S> {
     /// Returns the dim numbers, for a shape of this rank.
     fn numbers(rank: usize) -> Vec<usize>;
 }
-type Drop1<S, I> = <S as At<I>>::Without;
-type Keep1<S, I> = <S as At<I>>::Put<Stretch>;
+type Drop1<S, I> = <S as DimAccess<I>>::Removed;
+type Keep1<S, I> = <S as DimAccess<I>>::Put<Stretch>;
 
-impl<S: At<D<I>>, const I: usize> ReduceDims<S> for D<I> {
+impl<S: DimAccess<D<I>>, const I: usize> ReduceDims<S> for D<I> {
     type Out = Drop1<S, D<I>>;
     const KEEP: bool = false;
     fn numbers(_: usize) -> Vec<usize> {
         vec![I]
     }
 }
-impl<S: At<D<I>>, const I: usize> ReduceDims<S> for Kept<D<I>>
+impl<S: DimAccess<D<I>>, const I: usize> ReduceDims<S> for Kept<D<I>>
 where
     Keep1<S, D<I>>: Shape,
 {
@@ -48,7 +48,7 @@ where
 macro_rules! integers { ($($u:ident $i:literal)*) => { $(
     // rustc's suggestions omit these: `typenum`'s integers print as nested bits
     #[diagnostic::do_not_recommend]
-    impl<S: At<D<$i>>> ReduceDims<S> for numbers::$u {
+    impl<S: DimAccess<D<$i>>> ReduceDims<S> for numbers::$u {
         type Out = Drop1<S, D<$i>>;
         const KEEP: bool = false;
         fn numbers(_: usize) -> Vec<usize> { vec![$i] }
@@ -56,10 +56,10 @@ macro_rules! integers { ($($u:ident $i:literal)*) => { $(
 )* } }
 integers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
 // reduces the last dim first, so that the numbers of the dims before it do not change
-impl<S: At<D<J>>, const I: usize, const J: usize> ReduceDims<S> for (D<I>, D<J>)
+impl<S: DimAccess<D<J>>, const I: usize, const J: usize> ReduceDims<S> for (D<I>, D<J>)
 where
-    D<I>: Before<D<J>>,
-    Drop1<S, D<J>>: At<D<I>>,
+    D<I>: EarlierDim<D<J>>,
+    Drop1<S, D<J>>: DimAccess<D<I>>,
 {
     type Out = Drop1<Drop1<S, D<J>>, D<I>>;
     const KEEP: bool = false;
@@ -67,10 +67,10 @@ where
         vec![I, J]
     }
 }
-impl<S: At<D<J>>, const I: usize, const J: usize> ReduceDims<S> for Kept<(D<I>, D<J>)>
+impl<S: DimAccess<D<J>>, const I: usize, const J: usize> ReduceDims<S> for Kept<(D<I>, D<J>)>
 where
-    D<I>: Before<D<J>>,
-    Keep1<S, D<J>>: At<D<I>>,
+    D<I>: EarlierDim<D<J>>,
+    Keep1<S, D<J>>: DimAccess<D<I>>,
     Keep1<Keep1<S, D<J>>, D<I>>: Shape,
 {
     type Out = Keep1<Keep1<S, D<J>>, D<I>>;
@@ -79,12 +79,12 @@ where
         vec![I, J]
     }
 }
-impl<S: At<D<K>>, const I: usize, const J: usize, const K: usize> ReduceDims<S> for (D<I>, D<J>, D<K>)
+impl<S: DimAccess<D<K>>, const I: usize, const J: usize, const K: usize> ReduceDims<S> for (D<I>, D<J>, D<K>)
 where
-    D<I>: Before<D<J>>,
-    D<J>: Before<D<K>>,
-    Drop1<S, D<K>>: At<D<J>>,
-    Drop1<Drop1<S, D<K>>, D<J>>: At<D<I>>,
+    D<I>: EarlierDim<D<J>>,
+    D<J>: EarlierDim<D<K>>,
+    Drop1<S, D<K>>: DimAccess<D<J>>,
+    Drop1<Drop1<S, D<K>>, D<J>>: DimAccess<D<I>>,
 {
     type Out = Drop1<Drop1<Drop1<S, D<K>>, D<J>>, D<I>>;
     const KEEP: bool = false;

@@ -1,7 +1,7 @@
 //! Rules of transposing, squeezing, broadcasting and reshaping.
 
-use crate::axis::{Shard, Whole};
-use crate::shape::{At, D, DimType, Other, Shape, Stretch, TDim};
+use crate::axis::{Shard, Unsharded};
+use crate::shape::{D, DimAccess, DimType, OtherDim, Shape, Stretch, TDim};
 use crate::size::{Num, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
@@ -22,8 +22,8 @@ macro_rules! permute {
     };
     (@pairs $me:ty; [$($d:ident $i:ident)*] [$($x:ident $y:ident)*] $last:ident) => {
         impl<$($d: DimType,)* $(const $i: usize),*> Permute<($(D<$i>,)*)> for $me
-        where $($me: At<D<$i>>,)* $(D<$x>: Other<D<$y>>),* {
-            type Out = ($(<$me as At<D<$i>>>::Dim,)*);
+        where $($me: DimAccess<D<$i>>,)* $(D<$x>: OtherDim<D<$y>>),* {
+            type Out = ($(<$me as DimAccess<D<$i>>>::Dim,)*);
             const ORDER: &'static [usize] = &[$($i),*];
         }
     };
@@ -42,9 +42,9 @@ permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
     message = "a dim `{Self}` cannot be taken away: its size is not 1",
     label = "`squeeze` takes dims of size 1"
 )]
-pub trait One: DimType {}
-impl One for Stretch {}
-impl<S: Shard> One for TDim<Num<1>, S> {}
+pub trait UnitDim: DimType {}
+impl UnitDim for Stretch {}
+impl<S: Shard> UnitDim for TDim<Num<1>, S> {}
 
 /// A shape to which arrays of shape `S` can be broadcast.
 #[diagnostic::on_unimplemented(
@@ -68,9 +68,9 @@ impl BroadcastDim<Stretch> for Stretch {}
     note = "`reshard` first: `.reshard(P![..])` with `_` for this dim",
     note = "or state the result of the untyped operation: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
 )]
-pub trait WholeDim: DimType {}
-impl<Z: Size> WholeDim for TDim<Z> {}
-impl WholeDim for Stretch {}
+pub trait UnshardedDim: DimType {}
+impl<Z: Size> UnshardedDim for TDim<Z> {}
+impl UnshardedDim for Stretch {}
 /// A shape of unsharded dims.
 #[diagnostic::on_unimplemented(
     message = "a dim of `{Self}` is sharded, and must be unsharded here",
@@ -78,17 +78,17 @@ impl WholeDim for Stretch {}
     note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
     note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
 )]
-pub trait WholeShape: Shape {}
+pub trait UnshardedShape: Shape {}
 
 macro_rules! broadcast {
     ([] [$($a:ident $b:ident)*]) => {
         impl<$($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($($b,)*) {}
         // the message of the shape is more helpful than that of the dim
         #[diagnostic::do_not_recommend]
-        impl<$($a: WholeDim),*> WholeShape for ($($a,)*) {}
+        impl<$($a: UnshardedDim),*> UnshardedShape for ($($a,)*) {}
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
-        impl<$p0: WholeDim, $($p: WholeDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
+        impl<$p0: UnshardedDim, $($p: UnshardedDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
         broadcast!([$($p)*] [$($a $b)*]);
     };
 }
@@ -127,5 +127,5 @@ where
     Z: super::slice::ProductIs<A, B>,
 {
     type Major = TDim<A, S>;
-    type Minor = TDim<B, Whole>;
+    type Minor = TDim<B, Unsharded>;
 }

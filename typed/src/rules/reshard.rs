@@ -1,14 +1,14 @@
 //! Specs: shardings that a program states.
 
-use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Whole};
-use crate::sets::{MarkIn, Outside, Sets};
+use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Unsharded};
+use crate::sets::{GlobalSets, MarkIn, Sets};
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{Size, SplitsOver};
 use core::marker::PhantomData;
 
 /// The entry of a spec that keeps a dim's sharding. The notation is `=`.
 #[derive(Clone, Copy, Debug)]
-pub struct Same;
+pub struct KeptSharding;
 /// A spec with axes over which the result is left unreduced: `P![_, _; U: X]`.
 ///
 /// The variant of the same name is its only value, so the notation is both a type and a value.
@@ -44,15 +44,15 @@ impl<Z: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for TDim<Z, S1> {
     type Out = TDim<Z, S2>;
 }
 #[diagnostic::do_not_recommend]
-impl<Z: Size, S1: Shard> RespecDim<Same> for TDim<Z, S1> {
+impl<Z: Size, S1: Shard> RespecDim<KeptSharding> for TDim<Z, S1> {
     type Out = TDim<Z, S1>;
 }
 #[diagnostic::do_not_recommend]
-impl RespecDim<Whole> for Stretch {
+impl RespecDim<Unsharded> for Stretch {
     type Out = Stretch;
 }
 #[diagnostic::do_not_recommend]
-impl RespecDim<Same> for Stretch {
+impl RespecDim<KeptSharding> for Stretch {
     type Out = Stretch;
 }
 
@@ -68,7 +68,7 @@ pub trait Spec<S> {
 macro_rules! respec { ($($d:ident $s:ident)*) => {
     impl<$($d: RespecDim<$s>, $s),*> Spec<($($d,)*)> for ($($s,)*)
     where ($($d::Out,)*): AxesOnce + Shape { type Out = ($($d::Out,)*); }
-    impl<$($d: NotOver<A>,)* A> NotOver<A> for ($($d,)*) {}
+    impl<$($d: UnshardedOver<A>,)* A> UnshardedOver<A> for ($($d,)*) {}
 } }
 respec!();
 respec!(A1 S1);
@@ -92,11 +92,11 @@ impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
     label = "a value is unreduced over axes that shard none of its dims",
     note = "`reshard` it to be unsharded along the axis first"
 )]
-pub trait NotOver<A> {}
-impl<A> NotOver<A> for Stretch {}
-impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<A> for TDim<Z, S> {}
-impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<(A,)> for TDim<Z, S> {}
-impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> NotOver<(A, B)> for TDim<Z, S> {}
+pub trait UnshardedOver<A> {}
+impl<A> UnshardedOver<A> for Stretch {}
+impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<A> for TDim<Z, S> {}
+impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<(A,)> for TDim<Z, S> {}
+impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> UnshardedOver<(A, B)> for TDim<Z, S> {}
 
 /// The sets of the result of `reshard`, for a value of shape `S` and sets `V`.
 #[diagnostic::on_unimplemented(
@@ -110,7 +110,7 @@ pub trait ReshardSets<S, V> {
 }
 macro_rules! plain { ($($s:ident)*) => {
     impl<S, $($s),*> ReshardSets<S, ()> for ($($s,)*) { type Out = (); }
-    impl<S, V, $($s),*> ReshardSets<S, Outside<V>> for ($($s,)*) { type Out = (); }
+    impl<S, V, $($s),*> ReshardSets<S, GlobalSets<V>> for ($($s,)*) { type Out = (); }
 } }
 plain!();
 plain!(S1);
@@ -122,29 +122,29 @@ plain!(S1 S2 S3 S4 S5 S6);
 plain!(S1 S2 S3 S4 S5 S6 S7);
 plain!(S1 S2 S3 S4 S5 S6 S7 S8);
 type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
-impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for LeftUnreduced<P, (A,)>
+impl<S: UnshardedOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for LeftUnreduced<P, (A,)>
 where
     (A,): MarkIn<EmptyOf<A>>,
 {
-    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Unreduced>;
+    type Out = GlobalSets<<(A,) as MarkIn<EmptyOf<A>>>::Unreduced>;
 }
-impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for MarkedReduced<P, (A,)>
+impl<S: UnshardedOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for MarkedReduced<P, (A,)>
 where
     (A,): MarkIn<EmptyOf<A>>,
 {
-    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Reduced>;
+    type Out = GlobalSets<<(A,) as MarkIn<EmptyOf<A>>>::Reduced>;
 }
-impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for LeftUnreduced<P, (A, B)>
+impl<S: UnshardedOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for LeftUnreduced<P, (A, B)>
 where
     (A, B): MarkIn<EmptyOf<A>>,
 {
-    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Unreduced>;
+    type Out = GlobalSets<<(A, B) as MarkIn<EmptyOf<A>>>::Unreduced>;
 }
-impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for MarkedReduced<P, (A, B)>
+impl<S: UnshardedOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for MarkedReduced<P, (A, B)>
 where
     (A, B): MarkIn<EmptyOf<A>>,
 {
-    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Reduced>;
+    type Out = GlobalSets<<(A, B) as MarkIn<EmptyOf<A>>>::Reduced>;
 }
 
 /// The sets of a product of shapes `L` and `R`, with a stated result sharding.
@@ -185,7 +185,7 @@ macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => 
         where
             $list: MarkIn<EmptyOf<A>>,
         {
-            type Out = Outside<<$list as MarkIn<EmptyOf<A>>>::Unreduced>;
+            type Out = GlobalSets<<$list as MarkIn<EmptyOf<A>>>::Unreduced>;
         }
     };
 }

@@ -3,14 +3,12 @@
 //! Sums and products of sizes are computed by `typenum`. Sizes that are known only at run time need
 //! the checked conversion `Typed::then`.
 
-use super::reshape_dims::WholeDim;
+use super::reshape_dims::UnshardedDim;
 use crate::axis::{MeshAxis, Shard};
 use crate::shape::{DimType, Shape, Stretch, TDim};
-use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver};
+use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver, TypenumOf};
 use core::ops::{Add, Mul, Sub};
 use typenum::{Diff, Prod, Sum, Unsigned};
-
-type Of<T> = <T as IntoTypenum>::Typenum;
 
 /// A size to which `B` can be added.
 #[diagnostic::on_unimplemented(
@@ -18,46 +16,46 @@ type Of<T> = <T as IntoTypenum>::Typenum;
     label = "expected two numbers",
     note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
 )]
-pub trait Plus<B>: Size {
+pub trait AddSize<B>: Size {
     /// The sum.
     type Out: Size;
 }
 #[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> Plus<B> for A
+impl<A: Size + IntoTypenum, B: IntoTypenum> AddSize<B> for A
 where
-    Of<A>: Add<Of<B>>,
-    Sum<Of<A>, Of<B>>: IntoSize,
+    TypenumOf<A>: Add<TypenumOf<B>>,
+    Sum<TypenumOf<A>, TypenumOf<B>>: IntoSize,
 {
-    type Out = <Sum<Of<A>, Of<B>> as IntoSize>::Size;
+    type Out = <Sum<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
 }
 /// A size from which `B`, which is not larger, can be subtracted.
 #[diagnostic::on_unimplemented(
     message = "a slice from `{B}` to `{Self}` is not known to have a size",
     label = "expected two numbers, the lesser one first"
 )]
-pub trait Minus<B>: Size {
+pub trait SubSize<B>: Size {
     /// The difference.
     type Out: Size;
 }
 #[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> Minus<B> for A
+impl<A: Size + IntoTypenum, B: IntoTypenum> SubSize<B> for A
 where
-    Of<A>: Sub<Of<B>>,
-    Diff<Of<A>, Of<B>>: IntoSize,
+    TypenumOf<A>: Sub<TypenumOf<B>>,
+    Diff<TypenumOf<A>, TypenumOf<B>>: IntoSize,
 {
-    type Out = <Diff<Of<A>, Of<B>> as IntoSize>::Size;
+    type Out = <Diff<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
 }
 /// A size that is at most `Z`.
 #[diagnostic::on_unimplemented(
     message = "a slice up to `{Self}` reaches beyond a dim of size `{Z}`",
     label = "the end of a slice is at most the dim's size"
 )]
-pub trait UpTo<Z> {}
+pub trait SizeAtMost<Z> {}
 #[diagnostic::do_not_recommend]
-impl<A: IntoTypenum, Z: IntoTypenum> UpTo<Z> for A
+impl<A: IntoTypenum, Z: IntoTypenum> SizeAtMost<Z> for A
 where
-    Of<Z>: Sub<Of<A>>,
-    Diff<Of<Z>, Of<A>>: Unsigned,
+    TypenumOf<Z>: Sub<TypenumOf<A>>,
+    Diff<TypenumOf<Z>, TypenumOf<A>>: Unsigned,
 {
 }
 /// A size that is the product of `A` and `B`.
@@ -69,7 +67,7 @@ where
 pub trait ProductIs<A, B>: Size {}
 #[diagnostic::do_not_recommend]
 impl<Z: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for Z where
-    Of<A>: Mul<Of<B>, Output = Of<Z>>
+    TypenumOf<A>: Mul<TypenumOf<B>, Output = TypenumOf<Z>>
 {
 }
 /// A size that can be multiplied by `B`.
@@ -78,17 +76,17 @@ impl<Z: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for 
     label = "expected two numbers",
     note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
 )]
-pub trait Times<B>: Size {
+pub trait MulSize<B>: Size {
     /// The product.
     type Out: Size;
 }
 #[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> Times<B> for A
+impl<A: Size + IntoTypenum, B: IntoTypenum> MulSize<B> for A
 where
-    Of<A>: Mul<Of<B>>,
-    Prod<Of<A>, Of<B>>: IntoSize,
+    TypenumOf<A>: Mul<TypenumOf<B>>,
+    Prod<TypenumOf<A>, TypenumOf<B>>: IntoSize,
 {
-    type Out = <Prod<Of<A>, Of<B>> as IntoSize>::Size;
+    type Out = <Prod<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
 }
 
 /// A pair of dims that can be concatenated.
@@ -102,7 +100,7 @@ pub trait JoinDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: Plus<B>, B: Size, S: Shard> JoinDim<TDim<B, S>> for TDim<A, S>
+impl<A: AddSize<B>, B: Size, S: Shard> JoinDim<TDim<B, S>> for TDim<A, S>
 where
     A::Out: SplitsOver<S>,
 {
@@ -120,14 +118,14 @@ pub trait MergeDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: Times<B>, B: Size, S: Shard> MergeDim<TDim<B>> for TDim<A, S>
+impl<A: MulSize<B>, B: Size, S: Shard> MergeDim<TDim<B>> for TDim<A, S>
 where
     A::Out: SplitsOver<S>,
 {
     type Out = TDim<A::Out, S>;
 }
 macro_rules! strung { ($($($a:ident)+, $first:ty, $second:ty;)*) => { $(
-    impl<A: Times<B>, B: Size, $($a: MeshAxis),+> MergeDim<TDim<B, $second>> for TDim<A, $first>
+    impl<A: MulSize<B>, B: Size, $($a: MeshAxis),+> MergeDim<TDim<B, $second>> for TDim<A, $first>
     where
         A::Out: SplitsOver<($($a,)+)>,
     {
@@ -146,7 +144,9 @@ pub trait CutDim<A, B>: DimType {
     /// The second piece.
     type Second: DimType;
 }
-impl<Z: Size, S: Shard, A: SplitsOver<S> + Plus<B, Out = Z>, B: SplitsOver<S>> CutDim<A, B> for TDim<Z, S> {
+impl<Z: Size, S: Shard, A: SplitsOver<S> + AddSize<B, Out = Z>, B: SplitsOver<S>> CutDim<A, B>
+    for TDim<Z, S>
+{
     type First = TDim<A, S>;
     type Second = TDim<B, S>;
 }
@@ -156,11 +156,11 @@ impl<Z: Size, S: Shard, A: SplitsOver<S> + Plus<B, Out = Z>, B: SplitsOver<S>> C
     label = "slices are of unsharded dims whose size is a number: `reshard` first",
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
-pub trait SliceDim<A, B>: WholeDim {
+pub trait SliceDim<A, B>: UnshardedDim {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, A, B: Minus<A> + UpTo<Z>> SliceDim<A, B> for TDim<Z> {
+impl<Z: Size, A, B: SubSize<A> + SizeAtMost<Z>> SliceDim<A, B> for TDim<Z> {
     type Out = TDim<B::Out>;
 }
 /// An unsharded dim that can be padded by `A` elements before and `B` elements after.
@@ -169,15 +169,15 @@ impl<Z: Size, A, B: Minus<A> + UpTo<Z>> SliceDim<A, B> for TDim<Z> {
     label = "padded dims are unsharded, and their sizes numbers: `reshard` first",
     note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
 )]
-pub trait PadDim<A, B>: WholeDim {
+pub trait PadDim<A, B>: UnshardedDim {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Plus<A>, A, B> PadDim<A, B> for TDim<Z>
+impl<Z: AddSize<A>, A, B> PadDim<A, B> for TDim<Z>
 where
-    Z::Out: Plus<B>,
+    Z::Out: AddSize<B>,
 {
-    type Out = TDim<<Z::Out as Plus<B>>::Out>;
+    type Out = TDim<<Z::Out as AddSize<B>>::Out>;
 }
 /// An unsharded dim that can be repeated `K` times.
 #[diagnostic::on_unimplemented(
@@ -185,11 +185,11 @@ where
     label = "repeated dims are unsharded, and their sizes numbers: `reshard` first",
     note = "or state the result: `x.then::<T![..]>(|x| x.tile(..))`"
 )]
-pub trait TileDim<K>: WholeDim {
+pub trait TileDim<K>: UnshardedDim {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Times<K>, K> TileDim<K> for TDim<Z> {
+impl<Z: MulSize<K>, K> TileDim<K> for TDim<Z> {
     type Out = TDim<Z::Out>;
 }
 impl<K: Size> TileDim<K> for Stretch {
@@ -205,9 +205,9 @@ pub trait TakeRhs<S, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<Q: WholeDim, S: crate::shape::At<I>, I> TakeRhs<S, I> for (Q,)
+impl<Q: UnshardedDim, S: crate::shape::DimAccess<I>, I> TakeRhs<S, I> for (Q,)
 where
-    S::Dim: WholeDim,
+    S::Dim: UnshardedDim,
     S::Put<Q>: Shape,
 {
     type Out = S::Put<Q>;
@@ -217,5 +217,8 @@ where
     message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",
     label = "all other dims are the same, sharding and all"
 )]
-pub trait SameBut<I, S>: Shape {}
-impl<I, S: crate::shape::At<I>, R: crate::shape::At<I, Without = S::Without>> SameBut<I, S> for R {}
+pub trait EqualExceptDim<I, S>: Shape {}
+impl<I, S: crate::shape::DimAccess<I>, R: crate::shape::DimAccess<I, Removed = S::Removed>>
+    EqualExceptDim<I, S> for R
+{
+}

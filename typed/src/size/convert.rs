@@ -45,25 +45,26 @@ macro_rules! table { ($($n:literal $u:ident)*) => { $(
 )* } }
 atmesh_typed_macros::typenums!(table);
 
-type Of<T> = <T as IntoTypenum>::Typenum;
+/// The `typenum` integer of a size.
+pub(crate) type TypenumOf<T> = <T as IntoTypenum>::Typenum;
 impl<const A: u16, const B: u16> IntoTypenum for K<A, B>
 where
     Num<A>: IntoTypenum<Typenum: Mul<U1000>>,
     Num<B>: IntoTypenum,
-    Prod<Of<Num<A>>, U1000>: Add<Of<Num<B>>>,
-    Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>: typenum::Unsigned,
+    Prod<TypenumOf<Num<A>>, U1000>: Add<TypenumOf<Num<B>>>,
+    Sum<Prod<TypenumOf<Num<A>>, U1000>, TypenumOf<Num<B>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>;
+    type Typenum = Sum<Prod<TypenumOf<Num<A>>, U1000>, TypenumOf<Num<B>>>;
 }
 impl<const A: u16, const B: u16, const C: u16> IntoTypenum for M<A, B, C>
 where
     K<A, B>: IntoTypenum<Typenum: Mul<U1000>>,
     Num<C>: IntoTypenum,
-    Prod<Of<K<A, B>>, U1000>: Add<Of<Num<C>>>,
-    Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>: typenum::Unsigned,
+    Prod<TypenumOf<K<A, B>>, U1000>: Add<TypenumOf<Num<C>>>,
+    Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>;
+    type Typenum = Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>;
 }
 
 /// The `typenum` integer of a named size.
-pub type TypenumOfName<S> = Of<<S as NamedSize>::Number>;
+pub type TypenumOfName<S> = TypenumOf<<S as NamedSize>::Number>;

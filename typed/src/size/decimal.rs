@@ -2,12 +2,12 @@
 //!
 //! The number of steps grows only with the number of digits. Every function is total: the remainder
 //! of a division is a separate result, so a size that does not divide fails at one place
-//! ([`super::Even`]), with this crate's message.
+//! ([`super::ZeroRemainders`]), with this crate's message.
 
 use super::{K, M, Num, Size};
 
 /// A decimal digit.
-pub struct D<const A: u8>;
+pub struct Digit<const A: u8>;
 /// A remainder or a carry.
 pub struct R<const A: u8>;
 /// A prime factor of the size of a mesh axis.
@@ -17,7 +17,7 @@ pub struct L<const A: u16>;
 /// The marker of a group whose digits are all 0.
 pub struct Zero;
 /// The marker of a group whose digits are not all 0.
-pub struct More;
+pub struct Nonzero;
 
 /// The three digits of a group.
 pub trait Digits {
@@ -27,7 +27,7 @@ pub trait Digits {
     type B;
     /// The ones digit.
     type C;
-    /// The marker [`Zero`] or [`More`].
+    /// The marker [`Zero`] or [`Nonzero`].
     type Is;
 }
 /// A tuple of three digits that forms a group.
@@ -36,8 +36,8 @@ pub trait Limb {
     type L;
 }
 macro_rules! limbs { ($([$n:literal $a:literal $b:literal $c:literal $is:ident])*) => { $(
-    impl Digits for L<$n> { type A = D<$a>; type B = D<$b>; type C = D<$c>; type Is = $is; }
-    impl Limb for (D<$a>, D<$b>, D<$c>) { type L = L<$n>; }
+    impl Digits for L<$n> { type A = Digit<$a>; type B = Digit<$b>; type C = Digit<$c>; type Is = $is; }
+    impl Limb for (Digit<$a>, Digit<$b>, Digit<$c>) { type L = L<$n>; }
 )* } }
 
 /// One digit of a long division: divides `10 · In + Self` by the prime `P`.
@@ -55,8 +55,8 @@ pub trait MulStep<P, In> {
     type Out;
 }
 macro_rules! steps { ($([$p:literal $r:literal $d:literal : $q:literal $s:literal | $m:literal $c:literal])*) => { $(
-    impl DivStep<Prime<$p>, R<$r>> for D<$d> { type Q = D<$q>; type Out = R<$s>; }
-    impl MulStep<Prime<$p>, R<$r>> for D<$d> { type Q = D<$m>; type Out = R<$c>; }
+    impl DivStep<Prime<$p>, R<$r>> for Digit<$d> { type Q = Digit<$q>; type Out = R<$s>; }
+    impl MulStep<Prime<$p>, R<$r>> for Digit<$d> { type Q = Digit<$m>; type Out = R<$c>; }
 )* } }
 atmesh_typed_macros::tables!(limbs steps);
 
@@ -131,41 +131,44 @@ pub trait MultiplyPrime<P, In = R<0>> {
     /// The product.
     type Product: Size;
 }
-type Q<T, P, In> = <T as LimbDiv<P, In>>::Q;
-type O<T, P, In> = <T as LimbDiv<P, In>>::Out;
+type LimbQuotient<T, P, In> = <T as LimbDiv<P, In>>::Q;
+type LimbRest<T, P, In> = <T as LimbDiv<P, In>>::Out;
 impl<P, const C: u16> DividePrime<P> for Num<C>
 where
     L<C>: LimbDiv<P, R<0>>,
-    Q<L<C>, P, R<0>>: AsN,
+    LimbQuotient<L<C>, P, R<0>>: AsN,
 {
-    type Quotient = <Q<L<C>, P, R<0>> as AsN>::Out;
-    type Rest = O<L<C>, P, R<0>>;
+    type Quotient = <LimbQuotient<L<C>, P, R<0>> as AsN>::Out;
+    type Rest = LimbRest<L<C>, P, R<0>>;
 }
 impl<P, const B: u16, const C: u16> DividePrime<P> for K<B, C>
 where
     L<B>: LimbDiv<P, R<0>>,
-    L<C>: LimbDiv<P, O<L<B>, P, R<0>>>,
-    Q<L<B>, P, R<0>>: AsK<Q<L<C>, P, O<L<B>, P, R<0>>>>,
+    L<C>: LimbDiv<P, LimbRest<L<B>, P, R<0>>>,
+    LimbQuotient<L<B>, P, R<0>>: AsK<LimbQuotient<L<C>, P, LimbRest<L<B>, P, R<0>>>>,
 {
-    type Quotient = <Q<L<B>, P, R<0>> as AsK<Q<L<C>, P, O<L<B>, P, R<0>>>>>::Out;
-    type Rest = O<L<C>, P, O<L<B>, P, R<0>>>;
+    type Quotient = <LimbQuotient<L<B>, P, R<0>> as AsK<LimbQuotient<L<C>, P, LimbRest<L<B>, P, R<0>>>>>::Out;
+    type Rest = LimbRest<L<C>, P, LimbRest<L<B>, P, R<0>>>;
 }
 impl<P, const A: u16, const B: u16, const C: u16> DividePrime<P> for M<A, B, C>
 where
     L<A>: LimbDiv<P, R<0>>,
-    L<B>: LimbDiv<P, O<L<A>, P, R<0>>>,
-    L<C>: LimbDiv<P, O<L<B>, P, O<L<A>, P, R<0>>>>,
-    Q<L<A>, P, R<0>>: AsM<Q<L<B>, P, O<L<A>, P, R<0>>>, Q<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>>,
+    L<B>: LimbDiv<P, LimbRest<L<A>, P, R<0>>>,
+    L<C>: LimbDiv<P, LimbRest<L<B>, P, LimbRest<L<A>, P, R<0>>>>,
+    LimbQuotient<L<A>, P, R<0>>: AsM<
+            LimbQuotient<L<B>, P, LimbRest<L<A>, P, R<0>>>,
+            LimbQuotient<L<C>, P, LimbRest<L<B>, P, LimbRest<L<A>, P, R<0>>>>,
+        >,
 {
-    type Quotient = <Q<L<A>, P, R<0>> as AsM<
-        Q<L<B>, P, O<L<A>, P, R<0>>>,
-        Q<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>,
+    type Quotient = <LimbQuotient<L<A>, P, R<0>> as AsM<
+        LimbQuotient<L<B>, P, LimbRest<L<A>, P, R<0>>>,
+        LimbQuotient<L<C>, P, LimbRest<L<B>, P, LimbRest<L<A>, P, R<0>>>>,
     >>::Out;
-    type Rest = O<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>;
+    type Rest = LimbRest<L<C>, P, LimbRest<L<B>, P, LimbRest<L<A>, P, R<0>>>>;
 }
 
-type W<T, P, In> = <T as LimbMul<P, In>>::Q;
-type V<T, P, In> = <T as LimbMul<P, In>>::Out;
+type LimbProduct<T, P, In> = <T as LimbMul<P, In>>::Q;
+type LimbCarry<T, P, In> = <T as LimbMul<P, In>>::Out;
 /// Converts a carry to a group.
 pub trait CarryLimb {
     /// The group.
@@ -173,33 +176,40 @@ pub trait CarryLimb {
 }
 macro_rules! carry { ($($n:literal)*) => { $(impl CarryLimb for R<$n> { type L = L<$n>; })* } }
 carry!(0 1 2 3 4 5 6 7 8 9 10 11 12);
-type Carry<T, P, In> = <V<T, P, In> as CarryLimb>::L;
+type CarryGroup<T, P, In> = <LimbCarry<T, P, In> as CarryLimb>::L;
 impl<P, In, const C: u16> MultiplyPrime<P, In> for Num<C>
 where
     L<C>: LimbMul<P, In>,
-    V<L<C>, P, In>: CarryLimb,
-    Carry<L<C>, P, In>: AsK<W<L<C>, P, In>>,
+    LimbCarry<L<C>, P, In>: CarryLimb,
+    CarryGroup<L<C>, P, In>: AsK<LimbProduct<L<C>, P, In>>,
 {
-    type Product = <Carry<L<C>, P, In> as AsK<W<L<C>, P, In>>>::Out;
+    type Product = <CarryGroup<L<C>, P, In> as AsK<LimbProduct<L<C>, P, In>>>::Out;
 }
 impl<P, In, const B: u16, const C: u16> MultiplyPrime<P, In> for K<B, C>
 where
     L<C>: LimbMul<P, In>,
-    L<B>: LimbMul<P, V<L<C>, P, In>>,
-    V<L<B>, P, V<L<C>, P, In>>: CarryLimb,
-    Carry<L<B>, P, V<L<C>, P, In>>: AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>,
+    L<B>: LimbMul<P, LimbCarry<L<C>, P, In>>,
+    LimbCarry<L<B>, P, LimbCarry<L<C>, P, In>>: CarryLimb,
+    CarryGroup<L<B>, P, LimbCarry<L<C>, P, In>>:
+        AsM<LimbProduct<L<B>, P, LimbCarry<L<C>, P, In>>, LimbProduct<L<C>, P, In>>,
 {
-    type Product = <Carry<L<B>, P, V<L<C>, P, In>> as AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>>::Out;
+    type Product = <CarryGroup<L<B>, P, LimbCarry<L<C>, P, In>> as AsM<
+        LimbProduct<L<B>, P, LimbCarry<L<C>, P, In>>,
+        LimbProduct<L<C>, P, In>,
+    >>::Out;
 }
 impl<P, In, const A: u16, const B: u16, const C: u16> MultiplyPrime<P, In> for M<A, B, C>
 where
     L<C>: LimbMul<P, In>,
-    L<B>: LimbMul<P, V<L<C>, P, In>>,
-    L<A>: LimbMul<P, V<L<B>, P, V<L<C>, P, In>>, Out = R<0>>,
-    W<L<A>, P, V<L<B>, P, V<L<C>, P, In>>>: AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>,
+    L<B>: LimbMul<P, LimbCarry<L<C>, P, In>>,
+    L<A>: LimbMul<P, LimbCarry<L<B>, P, LimbCarry<L<C>, P, In>>, Out = R<0>>,
+    LimbProduct<L<A>, P, LimbCarry<L<B>, P, LimbCarry<L<C>, P, In>>>:
+        AsM<LimbProduct<L<B>, P, LimbCarry<L<C>, P, In>>, LimbProduct<L<C>, P, In>>,
 {
-    type Product =
-        <W<L<A>, P, V<L<B>, P, V<L<C>, P, In>>> as AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>>::Out;
+    type Product = <LimbProduct<L<A>, P, LimbCarry<L<B>, P, LimbCarry<L<C>, P, In>>> as AsM<
+        LimbProduct<L<B>, P, LimbCarry<L<C>, P, In>>,
+        LimbProduct<L<C>, P, In>,
+    >>::Out;
 }
 
 // these conversions drop leading groups of zeros
@@ -219,12 +229,12 @@ pub trait AsM<B, C> {
     type Out: Size;
 }
 /// Implements [`AsK`] by the marker of the first group.
-pub trait TopK<B, C> {
+pub trait LeadingK<B, C> {
     /// The integer.
     type Out: Size;
 }
 /// Implements [`AsM`] by the marker of the first group.
-pub trait TopM<A, B, C> {
+pub trait LeadingM<A, B, C> {
     /// The integer.
     type Out: Size;
 }
@@ -233,25 +243,25 @@ impl<const C: u16> AsN for L<C> {
 }
 impl<B: Digits, C> AsK<C> for B
 where
-    B::Is: TopK<B, C>,
+    B::Is: LeadingK<B, C>,
 {
-    type Out = <B::Is as TopK<B, C>>::Out;
+    type Out = <B::Is as LeadingK<B, C>>::Out;
 }
 impl<A: Digits, B, C> AsM<B, C> for A
 where
-    A::Is: TopM<A, B, C>,
+    A::Is: LeadingM<A, B, C>,
 {
-    type Out = <A::Is as TopM<A, B, C>>::Out;
+    type Out = <A::Is as LeadingM<A, B, C>>::Out;
 }
-impl<B, C: AsN> TopK<B, C> for Zero {
+impl<B, C: AsN> LeadingK<B, C> for Zero {
     type Out = C::Out;
 }
-impl<const B: u16, const C: u16> TopK<L<B>, L<C>> for More {
+impl<const B: u16, const C: u16> LeadingK<L<B>, L<C>> for Nonzero {
     type Out = K<B, C>;
 }
-impl<A, B: AsK<C>, C> TopM<A, B, C> for Zero {
+impl<A, B: AsK<C>, C> LeadingM<A, B, C> for Zero {
     type Out = B::Out;
 }
-impl<const A: u16, const B: u16, const C: u16> TopM<L<A>, L<B>, L<C>> for More {
+impl<const A: u16, const B: u16, const C: u16> LeadingM<L<A>, L<B>, L<C>> for Nonzero {
     type Out = M<A, B, C>;
 }

@@ -4,11 +4,12 @@ mod convert;
 mod decimal;
 mod split;
 
+pub(crate) use convert::TypenumOf;
 pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
 pub use decimal::{DividePrime, MultiplyPrime, Prime, R};
 pub use split::{
-    DivideBy, Even, Factors, GatherBy, GatherImpl, GathersOver, MultiplyBy, SplitBy, SplitImpl, SplitsOver,
-    Tiles,
+    DivideBy, GatherBy, GatherImpl, GathersOver, MultiplyBy, PrimeFactors, SplitBy, SplitImpl, SplitsOver,
+    Tiles, ZeroRemainders,
 };
 
 use crate::axis::MeshAxis;
@@ -85,9 +86,11 @@ impl Size for Unknown {
     }
 }
 
-/// One device's share of `S` along mesh axis `A`, if the value is not known: `Per<Batch, X>`.
-pub struct Per<S, A>(PhantomData<fn() -> (S, A)>);
-impl<S: Size, A: MeshAxis> Size for Per<S, A> {
+/// One device's share of `S` along mesh axis `A`: `DeviceShare<Batch, X>`.
+///
+/// The share of a size that is an integer is an integer instead, if the axis size is known.
+pub struct DeviceShare<S, A>(PhantomData<fn() -> (S, A)>);
+impl<S: Size, A: MeshAxis> Size for DeviceShare<S, A> {
     type Kind = Symbol;
     const VALUE: Option<usize> = match (S::VALUE, A::SIZE) {
         (Some(n), Some(a)) if a > 0 => Some(n / a),

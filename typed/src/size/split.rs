@@ -1,7 +1,7 @@
 //! Rules that split sizes over mesh axes and gather them again.
 
-use super::{DividePrime, MultiplyPrime, Named, NamedSize, Number, Per, R, Size, Symbol};
-use crate::axis::{AtRun, MeshAxis, Whole};
+use super::{DeviceShare, DividePrime, MultiplyPrime, Named, NamedSize, Number, R, Size, Symbol};
+use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
 
 /// A size that splits into equal tiles, one for each device along `A`.
 #[diagnostic::on_unimplemented(
@@ -18,7 +18,7 @@ pub trait SplitsOver<A>: Size {
 #[diagnostic::on_unimplemented(
     message = "parts of size `{Self}` cannot be put together along mesh axis `{A}` in types",
     label = "the size of all parts together is not known",
-    note = "`Per<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
+    note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GathersOver<A>: Size {
     /// The size of all tiles together.
@@ -43,42 +43,43 @@ pub trait GatherImpl<S, A> {
     type Full: Size;
 }
 /// Requires that all remainders are 0.
-pub trait Even {}
-impl Even for () {}
-impl Even for R<0> {}
-impl<A: Even, B: Even> Even for (A, B) {}
+pub trait ZeroRemainders {}
+impl ZeroRemainders for () {}
+impl ZeroRemainders for R<0> {}
+impl<A: ZeroRemainders, B: ZeroRemainders> ZeroRemainders for (A, B) {}
 
 type Tile<S, A> = <<S as Size>::Kind as SplitImpl<S, A>>::Tile;
-type Full<S, A> = <<S as Size>::Kind as GatherImpl<S, A>>::Full;
-impl<S: Size> SplitsOver<Whole> for S {
+type FullSize<S, A> = <<S as Size>::Kind as GatherImpl<S, A>>::Full;
+impl<S: Size> SplitsOver<Unsharded> for S {
     type Tile = S;
 }
-impl<S: Size> GathersOver<Whole> for S {
+impl<S: Size> GathersOver<Unsharded> for S {
     type Full = S;
 }
-// `Tile` is total: a dim that does not divide fails at `Rest: Even` and nowhere else. Tuples are
-// written out: an impl that recurs through a parameter that may not be known yet overflows.
+// `Tile` is total: a dim that does not divide fails at `Rest: ZeroRemainders` and nowhere else.
+// Tuples are written out: an impl that recurs through a parameter that may not be known yet
+// overflows.
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis> SplitsOver<A> for S
 where
-    S::Kind: SplitImpl<S, A, Rest: Even>,
+    S::Kind: SplitImpl<S, A, Rest: ZeroRemainders>,
 {
     type Tile = Tile<S, A>;
 }
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis, B: MeshAxis> SplitsOver<(A, B)> for S
 where
-    S::Kind: SplitImpl<S, A, Rest: Even>,
-    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: Even>,
+    S::Kind: SplitImpl<S, A, Rest: ZeroRemainders>,
+    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: ZeroRemainders>,
 {
     type Tile = Tile<Tile<S, A>, B>;
 }
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis, B: MeshAxis, C: MeshAxis> SplitsOver<(A, B, C)> for S
 where
-    S::Kind: SplitImpl<S, A, Rest: Even>,
-    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: Even>,
-    <Tile<Tile<S, A>, B> as Size>::Kind: SplitImpl<Tile<Tile<S, A>, B>, C, Rest: Even>,
+    S::Kind: SplitImpl<S, A, Rest: ZeroRemainders>,
+    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: ZeroRemainders>,
+    <Tile<Tile<S, A>, B> as Size>::Kind: SplitImpl<Tile<Tile<S, A>, B>, C, Rest: ZeroRemainders>,
 {
     type Tile = Tile<Tile<Tile<S, A>, B>, C>;
 }
@@ -87,24 +88,24 @@ impl<S: Size, A: MeshAxis> GathersOver<A> for S
 where
     S::Kind: GatherImpl<S, A>,
 {
-    type Full = Full<S, A>;
+    type Full = FullSize<S, A>;
 }
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis, B: MeshAxis> GathersOver<(A, B)> for S
 where
     S::Kind: GatherImpl<S, B>,
-    <Full<S, B> as Size>::Kind: GatherImpl<Full<S, B>, A>,
+    <FullSize<S, B> as Size>::Kind: GatherImpl<FullSize<S, B>, A>,
 {
-    type Full = Full<Full<S, B>, A>;
+    type Full = FullSize<FullSize<S, B>, A>;
 }
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis, B: MeshAxis, C: MeshAxis> GathersOver<(A, B, C)> for S
 where
     S::Kind: GatherImpl<S, C>,
-    <Full<S, C> as Size>::Kind: GatherImpl<Full<S, C>, B>,
-    <Full<Full<S, C>, B> as Size>::Kind: GatherImpl<Full<Full<S, C>, B>, A>,
+    <FullSize<S, C> as Size>::Kind: GatherImpl<FullSize<S, C>, B>,
+    <FullSize<FullSize<S, C>, B> as Size>::Kind: GatherImpl<FullSize<FullSize<S, C>, B>, A>,
 {
-    type Full = Full<Full<Full<S, C>, B>, A>;
+    type Full = FullSize<FullSize<FullSize<S, C>, B>, A>;
 }
 
 // integers: divided by the prime factors of the axis, or a share if the axis size is known only at
@@ -134,13 +135,13 @@ pub trait GatherBy<S, A> {
     /// The size of all tiles together.
     type Full: Size;
 }
-/// The prime factors of a mesh axis: `(Prime<2>, (Prime<2>, ()))`, or [`AtRun`].
-pub trait Factors: 'static {}
-impl Factors for AtRun {}
-impl Factors for () {}
-impl<P: 'static, F: Factors> Factors for (P, F) {}
-impl<S: Size, A: MeshAxis> SplitBy<S, A> for AtRun {
-    type Tile = Per<S, A>;
+/// The prime factors of a mesh axis: `(Prime<2>, (Prime<2>, ()))`, or [`RunTimeSize`].
+pub trait PrimeFactors: 'static {}
+impl PrimeFactors for RunTimeSize {}
+impl PrimeFactors for () {}
+impl<P: 'static, F: PrimeFactors> PrimeFactors for (P, F) {}
+impl<S: Size, A: MeshAxis> SplitBy<S, A> for RunTimeSize {
+    type Tile = DeviceShare<S, A>;
     type Rest = ();
 }
 impl<S: DivideBy<()>, A> SplitBy<S, A> for () {
@@ -195,14 +196,14 @@ impl<S: NamedSize, A: MeshAxis> SplitImpl<S, A> for Named
 where
     Number: SplitImpl<S::Number, A>,
 {
-    type Tile = Per<S, A>;
+    type Tile = DeviceShare<S, A>;
     type Rest = <Number as SplitImpl<S::Number, A>>::Rest;
 }
 // run-time sizes: checked when the program is traced
 impl<S: Size, A: MeshAxis> SplitImpl<S, A> for Symbol {
-    type Tile = Per<S, A>;
+    type Tile = DeviceShare<S, A>;
     type Rest = ();
 }
-impl<S: Size, A: MeshAxis> GatherImpl<Per<S, A>, A> for Symbol {
+impl<S: Size, A: MeshAxis> GatherImpl<DeviceShare<S, A>, A> for Symbol {
     type Full = S;
 }

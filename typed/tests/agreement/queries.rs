@@ -1,7 +1,7 @@
 // Rules as types, and probes whether a rule holds, for the cases and the random programs.
-pub use atmesh_typed::rules::einsum::{Both, BothTurned, Left, Right};
+pub use atmesh_typed::rules::einsum::{LeftDim, PairedDim, RightDim, SwappedDim};
 pub use atmesh_typed::rules::reduce::Kept;
-pub use atmesh_typed::sets::{No, Outside, Reduced, Unreduced};
+pub use atmesh_typed::sets::{GlobalSets, Invariant, Reduced, Unreduced};
 pub use atmesh_typed::shape::D;
 pub use atmesh_typed::{N, P, S, mesh};
 pub use core::marker::PhantomData;
@@ -12,13 +12,16 @@ use atmesh_typed::rules::broadcast::ZipRhs;
 use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
 use atmesh_typed::rules::reduce::ReduceDims;
-use atmesh_typed::rules::reshape_dims::{Factored, One, Permute, WholeDim};
+use atmesh_typed::rules::reshape_dims::{Factored, Permute, UnitDim, UnshardedDim};
 use atmesh_typed::rules::reshard::{ProductSets, ReshardSets, Spec};
-use atmesh_typed::rules::slice::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs, TileDim};
-use atmesh_typed::sets::{
-    AddAxis, AddRhs, AddTo, CoveredBy, JoinRhs, Made, Mark, MulRhs, Over, ProductRhs, Sets, State, WithNumber,
+use atmesh_typed::rules::slice::{
+    CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, TakeRhs, TileDim,
 };
-use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch, TDim};
+use atmesh_typed::sets::{
+    AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, ProductRhs, ScalarSets, Sets,
+    State, VaryingAxes,
+};
+use atmesh_typed::shape::{DimAccess, DimInfo, Insert, OtherDim, Shape, Stretch, TDim};
 use atmesh_typed::size::{Num, Size};
 
 /// A rule applied to operands.
@@ -48,50 +51,50 @@ macro_rules! rules { ($([$($g:tt)*] $name:ident<$($p:ident),*>: $s:ty, $v:ty $(,
     pub struct $name<$($p),*>(PhantomData<($($p,)*)>);
     impl<$($g)*> Rule for $name<$($p),*> $(where $($w)*)? { type S = $s; type V = $v; }
 )* } }
-type Nth<S, I> = <S as At<I>>::Dim;
-type Put<S, I, Q> = <S as At<I>>::Put<Q>;
+type Nth<S, I> = <S as DimAccess<I>>::Dim;
+type Put<S, I, Q> = <S as DimAccess<I>>::Put<Q>;
 rules! {
-    [S: Shape, V: Made] Unary<S, V>: S, V;
+    [S: Shape, V: CompleteSets] Unary<S, V>: S, V;
     [S: Shape, V: Sets] Any<S, V>: S, V;
     [L, LV, R: ZipRhs<L>, RV: JoinRhs<LV>] Join<L, LV, R, RV>: R::Out, RV::Out;
     [L, LV, R: ZipRhs<L>, RV: AddRhs<LV>] Add<L, LV, R, RV>: R::Out, RV::Out;
     [L, LV, R: ZipRhs<L>, RV: MulRhs<LV>] Mul<L, LV, R, RV>: R::Out, RV::Out;
-    [S, V: Made, I: ReduceDims<S>] Reduce<S, V, I>: I::Out, V;
+    [S, V: CompleteSets, I: ReduceDims<S>] Reduce<S, V, I>: I::Out, V;
     [S, V: Sets, I: ReduceDims<S>] ReduceSum<S, V, I>: I::Out, V;
-    [S: Shape, V: Made, I: ReduceDims<S>] Softmax<S, V, I>: S, V;
+    [S: Shape, V: CompleteSets, I: ReduceDims<S>] Softmax<S, V, I>: S, V;
     [S: Permute<P>, V: Sets, P] Move<S, V, P>: S::Out, V;
     [S: Insert<I, Stretch>, V: Sets, I] Expand<S, V, I>: S::Out, V;
-    [S: At<I>, V: Sets, I] Squeeze<S, V, I>: S::Without, V, where [S::Dim: One];
+    [S: DimAccess<I>, V: Sets, I] Squeeze<S, V, I>: S::Removed, V, where [S::Dim: UnitDim];
     [S, V, P: Spec<S> + ReshardSets<S, V>] Reshard<S, V, P>: <P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out;
     [L, LV, R: MatmulRhs<L>, RV: ProductRhs<LV>] Matmul<L, LV, R, RV>: R::Out, RV::Out;
     [L, LV, R: MatmulToRhs<L, P>, RV: ProductRhs<LV>, P: ProductSets<L, R, RV::Out>] MatmulTo<L, LV, R, RV, P>: <R as MatmulToRhs<L, P>>::Out, P::Out;
     [L, LV, R: EinsumRhs<L, O, C>, RV: ProductRhs<LV>, O, C] Einsum<L, LV, R, RV, O, C>: R::Out, RV::Out;
     [L, LV, R: EinsumToRhs<L, O, C, P>, RV: ProductRhs<LV>, O, C, P] EinsumTo<L, LV, R, RV, O, C, P>: R::Out, RV::Out;
-    [S: At<I>, V: Sets, R: At<I> + SameBut<I, S>, W: AddRhs<V>, I] Concat<S, V, R, W, I>: Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>, W::Out,
+    [S: DimAccess<I>, V: Sets, R: DimAccess<I> + EqualExceptDim<I, S>, W: AddRhs<V>, I] Concat<S, V, R, W, I>: Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>, W::Out,
         where [Nth<S, I>: JoinDim<Nth<R, I>>, Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>: Shape];
-    [S: At<I>, V: Sets, I, A, B] Cut<S, V, I, A, B>: Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>, V,
+    [S: DimAccess<I>, V: Sets, I, A, B] Cut<S, V, I, A, B>: Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>, V,
         where [Nth<S, I>: CutDim<A, B>, Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>: Shape];
-    [S: At<I>, V: Sets, I, A, B] Sliced<S, V, I, A, B>: Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>, V,
+    [S: DimAccess<I>, V: Sets, I, A, B] Sliced<S, V, I, A, B>: Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>, V,
         where [Nth<S, I>: SliceDim<A, B>, Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>: Shape];
-    [S: At<I>, V: Sets, I, A, B] Factor<S, V, I, A, B>: <Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor> as Insert<I, <Nth<S, I> as Factored<A, B>>::Major>>::Out, V,
+    [S: DimAccess<I>, V: Sets, I, A, B] Factor<S, V, I, A, B>: <Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor> as Insert<I, <Nth<S, I> as Factored<A, B>>::Major>>::Out, V,
         where [Nth<S, I>: Factored<A, B>, Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor>: Insert<I, <Nth<S, I> as Factored<A, B>>::Major>];
-    [S: At<I> + At<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
-        where [Nth<S, I>: MergeDim<Nth<S, J>>, <S as At<J>>::Without: At<I>, Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>: Shape];
-    [S: At<I>, V: Made, I] Along<S, V, I>: S, V, where [S::Dim: WholeDim];
-    [S: At<I>, V: Made, I] Roll<S, V, I>: S, V;
-    [S: At<I>, V: Made, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: WholeDim, Put<S, I, TDim<K>>: Shape];
-    [S: At<I>, V: Made, I, A, B] Padded<S, V, I, A, B>: Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>, V,
+    [S: DimAccess<I> + DimAccess<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as DimAccess<J>>::Removed, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
+        where [Nth<S, I>: MergeDim<Nth<S, J>>, <S as DimAccess<J>>::Removed: DimAccess<I>, Put<<S as DimAccess<J>>::Removed, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>: Shape];
+    [S: DimAccess<I>, V: CompleteSets, I] Along<S, V, I>: S, V, where [S::Dim: UnshardedDim];
+    [S: DimAccess<I>, V: CompleteSets, I] Roll<S, V, I>: S, V;
+    [S: DimAccess<I>, V: CompleteSets, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: UnshardedDim, Put<S, I, TDim<K>>: Shape];
+    [S: DimAccess<I>, V: CompleteSets, I, A, B] Padded<S, V, I, A, B>: Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>, V,
         where [Nth<S, I>: PadDim<A, B>, Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>: Shape];
-    [S: At<I>, V: Made, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
+    [S: DimAccess<I>, V: CompleteSets, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
         where [Nth<S, I>: TileDim<K>, Put<S, I, <Nth<S, I> as TileDim<K>>::Out>: Shape];
     [S, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: R::Out, W::Out;
-    [S: Shape, V: Made, A: Over<V>] Psum<S, V, A>: S, A::Less;
-    [S: GatherAt<A, I>, V: Made, A: AddTo<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
-    [S: ScatterAt<A, I>, V: Made, A: Over<V>, I] PsumScatter<S, V, A, I>: S::Out, V;
-    [S: ScatterAt<A, I>, V: Made, A: AddTo<V>, I: Other<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
-    [S: Shape, V: Made, A: AddAxis<V>] Pvary<S, V, A>: S, A::Out;
+    [S: Shape, V: CompleteSets, A: VaryingAxes<V>] Psum<S, V, A>: S, A::Removed;
+    [S: GatherAt<A, I>, V: CompleteSets, A: AddTo<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
+    [S: ScatterAt<A, I>, V: CompleteSets, A: VaryingAxes<V>, I] PsumScatter<S, V, A, I>: S::Out, V;
+    [S: ScatterAt<A, I>, V: CompleteSets, A: AddTo<V>, I: OtherDim<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
+    [S: Shape, V: CompleteSets, A: AddAxis<V>] Pvary<S, V, A>: S, A::Out;
     [S: Shape, V: Sets, A: Mark<V>] Pcast<S, V, A>: S, A::Varying;
-    [S: Shape, V: WithNumber] Number<S, V>: S, V;
+    [S: Shape, V: ScalarSets] Number<S, V>: S, V;
     [A: MeshAxis + AddAxis<<<A as MeshAxis>::Mesh as MeshType>::Empty>] Index<A>: (), A::Out;
 }
 /// The rule of `select`: all operands have one shape and sharding.
@@ -121,4 +124,4 @@ impl<S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P, M: MeshType> Rule for G
     type V = ();
 }
 /// The shape of an einsum operand with one dim summed away.
-pub type Summed<S, I> = <S as At<I>>::Without;
+pub type Summed<S, I> = <S as DimAccess<I>>::Removed;
