@@ -7,7 +7,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, Par};
 
 /// The maximum number of columns that are factored one by one.
-const NARROW: usize = 16;
+const NARROW_COLUMNS: usize = 16;
 
 /// Factors a matrix as LAPACK's `getrf` does: a column of zeros gets the pivot 0.
 /// Factoring then continues. faer's own function would divide by the pivot, so that a singular
@@ -18,12 +18,12 @@ fn factor<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
     if least == 0 {
         return;
     }
-    if n <= NARROW {
+    if n <= NARROW_COLUMNS {
         return narrow(a, pivots);
     }
-    let half = if n > m { least } else { (n / 2).next_multiple_of(NARROW.min(n / 2)).min(least) };
+    let half = if n > m { least } else { (n / 2).next_multiple_of(NARROW_COLUMNS.min(n / 2)).min(least) };
     let (left, right) = pivots.split_at_mut(half);
-    if n > m && half <= NARROW {
+    if n > m && half <= NARROW_COLUMNS {
         narrow(a.rb_mut().get_mut(.., ..half), left);
     } else {
         factor(a.rb_mut().get_mut(.., ..half), left);

@@ -58,7 +58,7 @@ pub(crate) struct Eval<'a> {
 }
 
 /// The maximum depth of nested closure calls, which bounds the cost of nested derivatives.
-const CALLS: usize = 6;
+const MAX_CALL_DEPTH: usize = 6;
 
 impl<'a> Eval<'a> {
     /// Returns the value of `node` with these names in scope.
@@ -184,8 +184,8 @@ impl<'a> Eval<'a> {
             let say = format!("the closure has {} parameters, and is given {}", f.params.len(), args.len());
             return Err(ErrorResponse::syntax(say).at(f.body.from, f.body.to));
         }
-        if self.calls.get() == CALLS {
-            let say = format!("more than {CALLS} closures are called one inside another");
+        if self.calls.get() == MAX_CALL_DEPTH {
+            let say = format!("more than {MAX_CALL_DEPTH} closures are called one inside another");
             return Err(ErrorResponse::syntax(say).at(f.body.from, f.body.to));
         }
         self.calls.set(self.calls.get() + 1);

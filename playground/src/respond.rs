@@ -17,9 +17,9 @@ const RUN_DEVICES: usize = 64;
 const RUN_ELEMENTS: usize = 4096;
 const RUN_BYTES: u64 = 1 << 20;
 const DRAWN_DEVICES: usize = 1024;
-const MOST_DEVICES: usize = 1 << 20;
-const MOST_AXES: usize = 8;
-const SIDE: f64 = 200.0;
+const MAX_DEVICES: usize = 1 << 20;
+const MAX_AXES: usize = 8;
+const SIDE_PX: f64 = 200.0;
 
 /// The text fields of the page.
 struct Fields<'a> {
@@ -104,10 +104,10 @@ fn mesh(text: &str) -> Result<Mesh, ErrorResponse> {
             .map_err(|_| ErrorResponse::syntax(format!("`{}` is no size", size.trim())))?;
         axes.push((name.trim(), size));
     }
-    let devices = axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.1)).filter(|n| *n <= MOST_DEVICES);
-    let Some(devices) = devices.filter(|_| axes.len() <= MOST_AXES) else {
+    let devices = axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.1)).filter(|n| *n <= MAX_DEVICES);
+    let Some(devices) = devices.filter(|_| axes.len() <= MAX_AXES) else {
         return Err(ErrorResponse::syntax(format!(
-            "a mesh has at most {MOST_DEVICES} devices and {MOST_AXES} axes here"
+            "a mesh has at most {MAX_DEVICES} devices and {MAX_AXES} axes here"
         )));
     };
     let made = if devices <= RUN_DEVICES { Mesh::new(axes) } else { Mesh::without_devices(axes) };
@@ -277,7 +277,7 @@ fn picture(ty: &ArrayType, spec: Spec, mesh: &Mesh) -> Json {
         Some(sharding) => Picture::new(ty.shape.clone(), &sharding),
         None => Picture::from_type(ty),
     };
-    if mesh.size() <= DRAWN_DEVICES { drawn.to_svg_sized(SIDE).into() } else { Json::Null }
+    if mesh.size() <= DRAWN_DEVICES { drawn.to_svg_sized(SIDE_PX).into() } else { Json::Null }
 }
 
 /// Returns the fields of the answer.

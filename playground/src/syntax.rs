@@ -6,9 +6,9 @@ use atmesh::{Scalar, Spec};
 /// The maximum length of a text in bytes, and the maximum depths of brackets and of all nesting.
 /// A chain of methods is nested too. The limits are low because parsing and evaluation are
 /// recursive, and the stack of a WebAssembly module is small.
-const LONGEST: usize = 4096;
-const BRACKETS: usize = 24;
-const DEEPEST: usize = 64;
+const MAX_TEXT_BYTES: usize = 4096;
+const MAX_BRACKET_DEPTH: usize = 24;
+const MAX_NESTING_DEPTH: usize = 64;
 
 /// An expression, and its position in the text in bytes.
 #[derive(Clone, Debug)]
@@ -64,17 +64,19 @@ pub(crate) enum Kind {
 
 /// Parses a program.
 pub(crate) fn parse(text: &str) -> Result<Node, ErrorResponse> {
-    if text.len() > LONGEST {
-        let response =
-            ErrorResponse::syntax(format!("the program has {} bytes, and may have {LONGEST}", text.len()));
+    if text.len() > MAX_TEXT_BYTES {
+        let response = ErrorResponse::syntax(format!(
+            "the program has {} bytes, and may have {MAX_TEXT_BYTES}",
+            text.len()
+        ));
         return Err(response);
     }
     let mut p = Parser { text, at: 0, depth: 0 };
     let node = p.statements(None)?;
     p.blanks();
     match p.rest() {
-        "" if node.depth() > DEEPEST => Err(ErrorResponse::syntax(format!(
-            "the program is nested more than {DEEPEST} levels deep: give parts of it names by `let`"
+        "" if node.depth() > MAX_NESTING_DEPTH => Err(ErrorResponse::syntax(format!(
+            "the program is nested more than {MAX_NESTING_DEPTH} levels deep: give parts of it names by `let`"
         ))),
         "" => Ok(node),
         _ => Err(p.expected("the end of the program, an operator or a method")),
@@ -216,9 +218,11 @@ impl Parser<'_> {
     }
     fn expression(&mut self) -> Result<Node, ErrorResponse> {
         self.depth += 1;
-        if self.depth > BRACKETS {
-            return Err(ErrorResponse::syntax(format!("this is nested in more than {BRACKETS} brackets"))
-                .at(self.at, self.at));
+        if self.depth > MAX_BRACKET_DEPTH {
+            return Err(ErrorResponse::syntax(format!(
+                "this is nested in more than {MAX_BRACKET_DEPTH} brackets"
+            ))
+            .at(self.at, self.at));
         }
         let node = self.level(0);
         self.depth -= 1;

@@ -334,8 +334,8 @@ impl std::fmt::Display for Gibibytes {
 fn available() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        static MEMORY: std::sync::LazyLock<usize> = std::sync::LazyLock::new(limits::min_limit_bytes);
-        *MEMORY
+        static MEMORY_BYTES: std::sync::LazyLock<usize> = std::sync::LazyLock::new(limits::min_limit_bytes);
+        *MEMORY_BYTES
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     usize::MAX
@@ -454,13 +454,13 @@ mod huge {
     }
     pub(super) fn looks_resident<T>(new: &mut [std::mem::MaybeUninit<T>]) -> bool {
         // a multiple of the page size of every system
-        const PAGE: usize = 1 << 16;
+        const PAGE_BYTES: usize = 1 << 16;
         let (at, len) = (new.as_mut_ptr().cast::<u8>(), size_of_val(new));
-        let before = (at as usize + len / 2).next_multiple_of(PAGE) - at as usize;
+        let before = (at as usize + len / 2).next_multiple_of(PAGE_BYTES) - at as usize;
         let mut there = 0;
         // SAFETY: `mincore` only looks up the page of one address of the slice, and writes one
         // byte, to `there`.
-        len >= 4 * PAGE
+        len >= 4 * PAGE_BYTES
             && unsafe { libc::mincore(at.add(before).cast(), 1, &raw mut there) == 0 }
             && there & 1 == 1
     }

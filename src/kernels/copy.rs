@@ -43,11 +43,18 @@ mod tests {
 
     #[test]
     fn bytes_are_copied_wherever_they_are() {
-        const MANY: usize = OWN_LOOP_BYTES.start;
-        let from: Vec<u8> = (0..3 * MANY).map(|k| (k % 251) as u8).collect();
-        for (at, n) in [(0, 0), (1, 3), (0, MANY), (5, MANY + 1), (64, 2 * MANY - 7), (3, MANY - 1)] {
+        const LONG_BYTES: usize = OWN_LOOP_BYTES.start;
+        let from: Vec<u8> = (0..3 * LONG_BYTES).map(|k| (k % 251) as u8).collect();
+        for (at, n) in [
+            (0, 0),
+            (1, 3),
+            (0, LONG_BYTES),
+            (5, LONG_BYTES + 1),
+            (64, 2 * LONG_BYTES - 7),
+            (3, LONG_BYTES - 1),
+        ] {
             for past in [false, true] {
-                let mut to = vec![255; 3 * MANY];
+                let mut to = vec![255; 3 * LONG_BYTES];
                 // SAFETY: both vectors have `n` bytes from these offsets on.
                 unsafe { copy(n, to.as_mut_ptr().add(at), from[1..].as_ptr(), past) };
                 let kept = |part: &[u8]| part.iter().all(|x| *x == 255);

@@ -62,7 +62,7 @@ pub fn level() -> IsaLevel {
 }
 
 /// The base level as a number; levels from 1 on have a fused multiply-add.
-pub(crate) const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
+pub(crate) const BASE_LEVEL: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
 
 /// Compiles a function for each level.
 ///
@@ -83,7 +83,7 @@ macro_rules! for_each_isa {
             /// # Safety
             /// The caller upholds the contract of the wrapped function.
             pub(crate) unsafe fn base<$T: $Bound>($($p: $t),*) {
-                const $L: u8 = $crate::kernels::cpu::BASE;
+                const $L: u8 = $crate::kernels::cpu::BASE_LEVEL;
                 // SAFETY: the caller upholds the contract of the wrapped function.
                 unsafe { $call }
             }

@@ -26,7 +26,7 @@ pub(super) trait ElementFn: 'static {
     fn f<const L: u8>(a: Self::A, b: Self::B, c: Self::C, k: &Constants) -> Self::D;
     /// True if `f` is not accurate for some arguments.
     /// These are passed to [`ElementFn::exact`], one at a time.
-    const HARD: bool = false;
+    const HAS_HARD_INPUTS: bool = false;
     /// Returns true if `f` is not accurate for this argument.
     #[inline(always)]
     fn hard(_a: Self::A) -> bool {
@@ -114,7 +114,7 @@ unsafe fn body<E: ElementFn, const L: u8>(
             let z = if E::ARITY > 2 && !is_broadcast::<E>(2) { c[i] } else { z0 };
             made[i].write(E::f::<L>(a[i], y, z, &k));
         }
-        if E::HARD && a.iter().fold(false, |any, x| any | E::hard(*x)) {
+        if E::HAS_HARD_INPUTS && a.iter().fold(false, |any, x| any | E::hard(*x)) {
             fix_hard_elements::<E>(made, a);
         }
     }

@@ -182,7 +182,7 @@ macro_rules! trig {
             type C = T;
             type D = T;
             const ARITY: usize = 1;
-            const HARD: bool = true;
+            const HAS_HARD_INPUTS: bool = true;
             #[inline(always)]
             fn f<const L: u8>(a: T, _: T, _: T, _: &Constants) -> T {
                 a.$f::<L>()
@@ -458,7 +458,7 @@ unsafe fn through_f32<H: Half, E: ElementFn<A = f32, B = f32, C = f32>, const L:
         }
         for i in 0..m {
             made[i] = E::f::<L>(wide[0][i], wide[1][i], wide[2][i], k);
-            if E::HARD && E::hard(wide[0][i]) {
+            if E::HAS_HARD_INPUTS && E::hard(wide[0][i]) {
                 made[i] = E::exact(wide[0][i]).unwrap_or(made[i]);
             }
         }

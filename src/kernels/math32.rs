@@ -38,10 +38,10 @@ fn polyd<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
     p
 }
 
-/// The rounding constants 1.5·2²³ and 1.5·2⁵².
+/// The rounding constants 1.5·2²³ (f32) and 1.5·2⁵² (f64).
 /// Adding a number to one rounds it to an integer, whose bits are then the low bits of the sum.
-pub(super) const ROUND: f32 = 12582912.0;
-const ROUND64: f64 = 6755399441055744.0;
+pub(super) const ROUNDING_BIAS: f32 = 12582912.0;
+const ROUNDING_BIAS_F64: f64 = 6755399441055744.0;
 /// ln 2 in two parts. Products of the first part with integers are exact.
 pub(super) const LN2_HI: f32 = 0.693_359_375;
 pub(super) const LN2_LO: f32 = -2.12194440e-4;
@@ -49,8 +49,8 @@ pub(super) const LN2_LO: f32 = -2.12194440e-4;
 /// Rounds `x·scale` to an integer, and returns it as a float and as an integer.
 #[inline(always)]
 fn round_scaled<const L: u8>(x: f32, scale: f32) -> (f32, i32) {
-    let t = fma::<L>(x, scale, ROUND);
-    (t - ROUND, (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+    let t = fma::<L>(x, scale, ROUNDING_BIAS);
+    (t - ROUNDING_BIAS, (t.to_bits() as i32).wrapping_sub(ROUNDING_BIAS.to_bits() as i32))
 }
 /// Returns 2 to a power from −126 to 127.
 #[inline(always)]
@@ -257,15 +257,15 @@ pub(super) const TRIG_MAX: f32 = 1e9;
 #[inline(always)]
 pub(super) fn sin<const L: u8>(x: f32) -> f32 {
     let x = x as f64;
-    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, ROUND64);
-    sin_half_turn::<L>(subtract_pi_multiple::<L>(x, t - ROUND64), t.to_bits())
+    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, ROUNDING_BIAS_F64);
+    sin_half_turn::<L>(subtract_pi_multiple::<L>(x, t - ROUNDING_BIAS_F64), t.to_bits())
 }
 /// Returns the cosine, with an error of at most 0.51 ulps, as a sine shifted by a quarter turn.
 #[inline(always)]
 pub(super) fn cos<const L: u8>(x: f32) -> f32 {
     let x = x as f64;
-    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, -0.5) + ROUND64;
-    sin_half_turn::<L>(subtract_pi_multiple::<L>(x, t - ROUND64 + 0.5), t.to_bits() ^ 1)
+    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, -0.5) + ROUNDING_BIAS_F64;
+    sin_half_turn::<L>(subtract_pi_multiple::<L>(x, t - ROUNDING_BIAS_F64 + 0.5), t.to_bits() ^ 1)
 }
 
 /// Returns the inverse error function, by Giles' approximation.

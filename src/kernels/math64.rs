@@ -24,20 +24,20 @@ fn poly<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
 /// The rounding constant 1.5·2⁵².
 /// Adding a number to it rounds the number to an integer, whose bits are then the low bits of the
 /// sum.
-const ROUND: f64 = 6755399441055744.0;
+const ROUNDING_BIAS: f64 = 6755399441055744.0;
 const LN2_HI: f64 = 6.931_471_803_691_238e-1;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
 #[inline(always)]
 fn round_scaled<const L: u8>(x: f64, scale: f64) -> (f64, i64) {
-    let t = fma::<L>(x, scale, ROUND);
-    (t - ROUND, (t.to_bits() as i64).wrapping_sub(ROUND.to_bits() as i64))
+    let t = fma::<L>(x, scale, ROUNDING_BIAS);
+    (t - ROUNDING_BIAS, (t.to_bits() as i64).wrapping_sub(ROUNDING_BIAS.to_bits() as i64))
 }
 /// Converts an integer below 2⁵¹ to a float.
 /// Before AVX-512 there is no vector instruction for this.
 #[inline(always)]
 fn int_to_float(n: i64) -> f64 {
-    f64::from_bits((n.wrapping_add(ROUND.to_bits() as i64)) as u64) - ROUND
+    f64::from_bits((n.wrapping_add(ROUNDING_BIAS.to_bits() as i64)) as u64) - ROUNDING_BIAS
 }
 #[inline(always)]
 fn pow2(n: i64) -> f64 {
@@ -171,8 +171,8 @@ pub(super) const TRIG_MAX: f64 = 1e6;
 
 #[inline(always)]
 fn reduce_quarter_turn<const L: u8>(x: f64) -> (f64, i64) {
-    let t = fma::<L>(x, FRAC_2_PI, ROUND);
-    let n = t - ROUND;
+    let t = fma::<L>(x, FRAC_2_PI, ROUNDING_BIAS);
+    let n = t - ROUNDING_BIAS;
     // π/2 is split into parts of 33 bits, whose products with `n` are exact
     let r = fma::<L>(n, -1.570_796_326_734_125_6, x);
     let r = fma::<L>(n, -6.077_100_506_303_966e-11, r);

@@ -218,7 +218,7 @@ pub fn fold(reducer: Reducer, dtype: DType) -> Option<SliceKernel> {
 }
 /// The number of float32 elements in a unit of a row reduction.
 /// A [`MergeStack`] combines the results of a row's units.
-pub const UNIT: usize = 512;
+pub const UNIT_ELEMENTS: usize = 512;
 /// The values that a row reduction combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoldInput {
@@ -233,7 +233,7 @@ pub enum FoldInput {
 }
 /// Returns the [`fold`] of rows of any length, if there is a single loop for it.
 ///
-/// The rows are folded in units of [`UNIT`] elements.
+/// The rows are folded in units of [`UNIT_ELEMENTS`] elements.
 pub fn fold_row(input: FoldInput, reducer: Reducer, dtype: DType) -> Option<SliceKernel> {
     #[cfg(target_arch = "x86_64")]
     if dtype == DType::F32 {

@@ -26,9 +26,9 @@ pub(super) trait CombineOp: 'static {
     /// The type in which elements are combined.
     type T: Copy;
     /// The neutral element.
-    const UNIT: Self::T;
+    const IDENTITY: Self::T;
     /// True if rows are combined eight at a time, as a tree.
-    const TREE: bool;
+    const COMBINES_IN_TREE: bool;
     fn load(x: Self::M) -> Self::T;
     fn store(x: Self::T) -> Self::M;
     fn mix(a: Self::T, b: Self::T) -> Self::T;
@@ -53,8 +53,8 @@ macro_rules! mixes {
         impl CombineOp for $How<$M> {
             type M = $M;
             type T = $T;
-            const UNIT: $T = $unit;
-            const TREE: bool = $tree;
+            const IDENTITY: $T = $unit;
+            const COMBINES_IN_TREE: bool = $tree;
             #[inline(always)]
             fn load(x: $M) -> $T { $load(x) }
             #[inline(always)]
@@ -128,7 +128,7 @@ pub(super) unsafe fn fold_body<M: CombineOp>(n: usize, d: *mut u8, a: *const u8)
     // SAFETY: `a` points to `n` elements and `d` to space for one (caller contract).
     unsafe {
         let a: &[M::M] = from_raw_parts(a.cast(), n);
-        let mut lanes = [M::UNIT; 64];
+        let mut lanes = [M::IDENTITY; 64];
         let whole = a.chunks_exact(64);
         let rest = whole.remainder();
         for c in whole {
@@ -165,7 +165,7 @@ unsafe fn rows_body<M: CombineOp>(n: usize, acc: *mut u8, x: *const u8, rows: us
     unsafe {
         let row = |i: usize| x.offset(i as isize * step).cast::<M::M>();
         let mut i = 0;
-        while M::TREE && i + 8 <= rows {
+        while M::COMBINES_IN_TREE && i + 8 <= rows {
             let r: [*const M::M; 8] = std::array::from_fn(|k| row(i + k));
             for j in 0..n {
                 let l = |k: usize| *r[k].add(j);
@@ -199,7 +199,7 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
         if size_optimized!() {
             // this needs one loop less: `rows_at` adds to initialized elements, and sums start from
             // the neutral element
-            d.fill(MaybeUninit::new(M::store(M::UNIT)));
+            d.fill(MaybeUninit::new(M::store(M::IDENTITY)));
             return rows_at::base::<M>(n, d.as_mut_ptr().cast(), x, 8, step);
         }
         let r: [&[M::M]; 8] =
@@ -228,7 +228,7 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
 fn tree8<M: CombineOp>(x: [M::M; 8]) -> M::M {
     let left = M::combine_stored(M::combine_stored(x[0], x[1]), M::combine_stored(x[2], x[3]));
     let right = M::combine_stored(M::combine_stored(x[4], x[5]), M::combine_stored(x[6], x[7]));
-    M::combine_stored(M::store(M::UNIT), M::combine_stored(left, right))
+    M::combine_stored(M::store(M::IDENTITY), M::combine_stored(left, right))
 }
 
 /// Combines two slices of `n` elements, element by element.
@@ -352,7 +352,7 @@ pub(super) struct CombineKernels {
 }
 
 fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels {
-    let unit = M::store(M::UNIT);
+    let unit = M::store(M::IDENTITY);
     let from = &raw const unit;
     // SAFETY: `unit` has this number of initialized bytes.
     let neutral = unsafe {

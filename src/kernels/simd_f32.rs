@@ -5,16 +5,16 @@
 //! also for NaN, infinities and subnormal numbers. Each loop is written once, in terms of vectors
 //! of 16 elements, which AVX2 and AVX-512 implement differently (`simd_vec`).
 
-use super::{SliceKernel, UNIT};
+use super::{SliceKernel, UNIT_ELEMENTS};
 use crate::kernels::cpu::IsaLevel;
 
 /// Defines the loops of a level with these features.
 macro_rules! loops {
     ($level:ident $features:tt) => {
         mod $level {
-            use super::super::UNIT;
+            use super::super::UNIT_ELEMENTS;
             use super::super::elementwise::Constants;
-            use super::super::math32::{EXP, LN2_HI, LN2_LO, ROUND};
+            use super::super::math32::{EXP, LN2_HI, LN2_LO, ROUNDING_BIAS};
             use super::super::reduce::{CombineOp, Max, MergeStack, Min, fold_body};
             use super::super::simd_vec::Range;
             use super::super::simd_vec::$level::*;
@@ -23,7 +23,7 @@ macro_rules! loops {
             /// The number of elements in a vector.
             const LANES: usize = 16;
             /// The number of elements that are folded in parallel.
-            const RUN: usize = 4 * LANES;
+            const RUN_ELEMENTS: usize = 4 * LANES;
 
             /// Returns `exp(of(x))` for several vectors `x`, with the same bits as `math32::exp`.
             ///
@@ -67,8 +67,8 @@ macro_rules! loops {
             fn powers<const N: usize>(mut x: [V; N], scale: impl Fn(V, V, V) -> V) -> [V; N] {
                 let (mut t, mut n) = (x, x);
                 for (t, n) in t.iter_mut().zip(&mut n) {
-                    *t = fma(*t, all(LOG2_E), all(ROUND));
-                    *n = sub(*t, all(ROUND));
+                    *t = fma(*t, all(LOG2_E), all(ROUNDING_BIAS));
+                    *n = sub(*t, all(ROUNDING_BIAS));
                 }
                 for (r, n) in x.iter_mut().zip(&n) {
                     *r = fma(*n, all(-LN2_LO), fma(*n, all(-LN2_HI), *r));
@@ -164,24 +164,24 @@ macro_rules! loops {
             /// The order is that of all row folds.
             #[target_feature(enable = $features)]
             #[inline]
-            fn units<const UNIT: usize>(
+            fn units<const UNIT_ELEMENTS: usize>(
                 n: usize,
                 unit: impl Fn(usize, usize) -> f32,
                 mix: impl Fn(f32, f32) -> f32,
             ) -> f32 {
-                let first = unit(0, n.min(UNIT));
-                if n <= UNIT {
+                let first = unit(0, n.min(UNIT_ELEMENTS));
+                if n <= UNIT_ELEMENTS {
                     return first;
                 }
-                if n <= UNIT.saturating_mul(2) {
-                    return mix(first, unit(UNIT, n - UNIT));
+                if n <= UNIT_ELEMENTS.saturating_mul(2) {
+                    return mix(first, unit(UNIT_ELEMENTS, n - UNIT_ELEMENTS));
                 }
                 // one slot for each binary digit of the number of units
                 let (mut made, mut tree) = ([0.0; 64], MergeStack::new(0));
                 made[0] = first;
                 tree.push(|_, _| ());
-                for from in (UNIT..n).step_by(UNIT) {
-                    made[tree.depth] = unit(from, UNIT.min(n - from));
+                for from in (UNIT_ELEMENTS..n).step_by(UNIT_ELEMENTS) {
+                    made[tree.depth] = unit(from, UNIT_ELEMENTS.min(n - from));
                     tree.push(|a, b| made[a] = mix(made[a], made[b]));
                 }
                 tree.finish(|a, b| made[a] = mix(made[a], made[b]));
@@ -211,15 +211,15 @@ macro_rules! loops {
             /// elements after the row masked.
             #[target_feature(enable = $features)]
             #[inline]
-            fn added<const UNIT: usize>(
+            fn added<const UNIT_ELEMENTS: usize>(
                 n: usize,
                 two: impl Fn(usize) -> [V; 2],
                 rest: impl Fn(usize, First) -> V,
             ) -> f32 {
                 let unit = |from: usize, n: usize| {
                     let mut lanes = [all(0.0); 4];
-                    let whole = from + n / RUN * RUN;
-                    for i in (from..whole).step_by(RUN) {
+                    let whole = from + n / RUN_ELEMENTS * RUN_ELEMENTS;
+                    for i in (from..whole).step_by(RUN_ELEMENTS) {
                         // a loop with one call site, so that `two` is inlined
                         for half in [0, 2] {
                             let [p, q] = two(i + half * LANES);
@@ -236,7 +236,7 @@ macro_rules! loops {
                     }
                     sum_of(lanes)
                 };
-                units::<UNIT>(n, unit, |a, b| a + b)
+                units::<UNIT_ELEMENTS>(n, unit, |a, b| a + b)
             }
 
             /// Writes the sum of the row at `a`, unit by unit.
@@ -246,7 +246,7 @@ macro_rules! loops {
             /// fold of float32: `a` has `n` elements, and `d` space for one. The processor has
             /// these features.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn sum<const UNIT: usize>(
+            pub(super) unsafe fn sum<const UNIT_ELEMENTS: usize>(
                 n: usize,
                 d: *mut u8,
                 a: *const u8,
@@ -259,8 +259,11 @@ macro_rules! loops {
                 // after the row are masked.
                 unsafe {
                     let at = |i: usize| load(a.add(i));
-                    let sum =
-                        added::<UNIT>(n, |i| [at(i), at(i + LANES)], |i, some| load_some(a.add(i), some));
+                    let sum = added::<UNIT_ELEMENTS>(
+                        n,
+                        |i| [at(i), at(i + LANES)],
+                        |i, some| load_some(a.add(i), some),
+                    );
                     d.cast::<f32>().write(sum);
                 }
             }
@@ -285,7 +288,7 @@ macro_rules! loops {
                     let at = |i: usize| mul(load(a.add(i)), load(b.add(i)));
                     let some =
                         |i: usize, some: First| mul(load_some(a.add(i), some), load_some(b.add(i), some));
-                    d.cast::<f32>().write(added::<UNIT>(n, |i| [at(i), at(i + LANES)], some));
+                    d.cast::<f32>().write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
                 }
             }
 
@@ -308,7 +311,7 @@ macro_rules! loops {
                 unsafe {
                     let at = |i: usize| mul(load(a.add(i)), k0);
                     let some = |i: usize, some: First| mul(load_some(a.add(i), some), k0);
-                    d.cast::<f32>().write(added::<UNIT>(n, |i| [at(i), at(i + LANES)], some));
+                    d.cast::<f32>().write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
                 }
             }
 
@@ -336,12 +339,12 @@ macro_rules! loops {
                 }
                 let (a, c) = (a.cast::<f32>(), c.cast_mut().cast::<f32>());
                 let mut lanes = [all(0.0); 4];
-                let whole = n / RUN * RUN;
+                let whole = n / RUN_ELEMENTS * RUN_ELEMENTS;
                 // SAFETY: `a` and `c` have `n` elements, `b` has one, and `d` space for one (caller
                 // contract); elements after the last full run are masked.
                 unsafe {
                     let (k0, kb) = (all(k[0] as f32), all(*b.cast::<f32>() * k[1] as f32));
-                    for i in (0..whole).step_by(RUN) {
+                    for i in (0..whole).step_by(RUN_ELEMENTS) {
                         for (j, lanes) in lanes.iter_mut().enumerate() {
                             let i = i + j * LANES;
                             let x = add(mul(load(a.add(i)), k0), kb);
@@ -416,7 +419,7 @@ macro_rules! loops {
                 // masked.
                 unsafe {
                     let two = |i: usize| exp16([load(a.add(i)), load(a.add(i + LANES))], &of);
-                    added::<UNIT>(n, two, |i, some| exp16([load_some(a.add(i), some)], &of)[0])
+                    added::<UNIT_ELEMENTS>(n, two, |i, some| exp16([load_some(a.add(i), some)], &of)[0])
                 }
             }
 
@@ -437,12 +440,12 @@ macro_rules! loops {
                 two: impl Fn(V, V) -> V,
             ) {
                 let x = a.cast::<f32>();
-                let (mut most, mut found) = ([all(M::UNIT); 4], no_nans());
-                let (runs, whole) = (n / RUN * RUN, n / LANES * LANES);
+                let (mut most, mut found) = ([all(M::IDENTITY); 4], no_nans());
+                let (runs, whole) = (n / RUN_ELEMENTS * RUN_ELEMENTS, n / LANES * LANES);
                 // SAFETY: `a` has `n` elements, and `d` space for one (caller contract); elements
                 // after the last full vector are masked.
                 unsafe {
-                    for i in (0..runs).step_by(RUN) {
+                    for i in (0..runs).step_by(RUN_ELEMENTS) {
                         for (j, most) in most.iter_mut().enumerate() {
                             let x = load(x.add(i + j * LANES));
                             found = nans(found, x);
@@ -467,7 +470,7 @@ macro_rules! loops {
                             fold_body::<M>(n, (&raw mut y).cast(), x.add(from).cast());
                             y
                         };
-                        m = units::<UNIT>(n, unit, M::mix);
+                        m = units::<UNIT_ELEMENTS>(n, unit, M::mix);
                     }
                     d.cast::<f32>().write(m);
                 }
@@ -534,7 +537,7 @@ at_levels! {
     /// Returns the loop for the sum of elements.
     sum: sum::<{ usize::MAX }>;
     /// Returns the loop for the sum of a row, unit by unit; the loops below work likewise.
-    sum_row: sum::<UNIT>;
+    sum_row: sum::<UNIT_ELEMENTS>;
     /// Returns the loop for the sum of a row of `a·b`, each product rounded.
     products: products;
     /// Returns the loop for the sum of `k0·a`, each product rounded.

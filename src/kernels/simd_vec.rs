@@ -114,14 +114,14 @@ pub(super) mod avx512 {
         /// Returns `y·2ⁿ` for an integer `n` of at most three decimal digits.
         /// The result is rounded once, even if it is subnormal.
         ///
-        /// `t` is `n + ROUND`.
+        /// `t` is `n + ROUNDING_BIAS`.
         [fn scale](y: V, _t: V, n: V) -> V { _mm512_scalef_ps(y, n) }
     }
 }
 
 pub(super) mod avx2 {
     use super::Range;
-    use crate::kernels::math32::ROUND;
+    use crate::kernels::math32::ROUNDING_BIAS;
     use std::arch::x86_64::*;
 
     pub(in crate::kernels) type V = [__m256; 2];
@@ -243,7 +243,7 @@ pub(super) mod avx2 {
             }
         }
         [fn scale_near](y: V, t: V, _n: V) -> V {
-            // shift the bits of `n` into the exponent, and those of ROUND out
+            // shift the bits of `n` into the exponent, and those of ROUNDING_BIAS out
             let one = |y, t| {
                 let n = _mm256_slli_epi32::<23>(_mm256_castps_si256(t));
                 _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), n))
@@ -252,7 +252,7 @@ pub(super) mod avx2 {
         }
         [fn scale](y: V, t: V, _n: V) -> V {
             let one = |y, t| {
-                let n = _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(ROUND.to_bits() as i32));
+                let n = _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(ROUNDING_BIAS.to_bits() as i32));
                 let half = _mm256_srai_epi32::<1>(n);
                 let two = |n| {
                     let unit = _mm256_set1_epi32(1f32.to_bits() as i32);

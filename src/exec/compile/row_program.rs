@@ -72,7 +72,7 @@ impl RowReduction {
                 (Instruction { kernel: f, dst: s.result, srcs: [s.result; 3], consts: [0.0; 4] }, true)
             }
         };
-        (Some(one), reads && code.is_empty() && self.unit_elements == kernels::UNIT as i64)
+        (Some(one), reads && code.is_empty() && self.unit_elements == kernels::UNIT_ELEMENTS as i64)
     }
 }
 

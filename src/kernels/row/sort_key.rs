@@ -50,15 +50,15 @@ macro_rules! floats { ($($t:ident $u:ident;)*) => {$(
         const ZERO: Option<$u> = Some(1 << ($u::BITS - 1));
         #[inline(always)]
         fn key(self) -> $u {
-            const SIGN: $u = 1 << ($u::BITS - 1);
+            const SIGN_BIT: $u = 1 << ($u::BITS - 1);
             let bits = if self.negative_zero() { 0 } else { self.to_bits() };
-            let key = if bits & SIGN != 0 { !bits } else { bits | SIGN };
+            let key = if bits & SIGN_BIT != 0 { !bits } else { bits | SIGN_BIT };
             if self.is_nan() { $u::MAX } else { key }
         }
         #[inline(always)]
         fn from_key(key: $u) -> $t {
-            const SIGN: $u = 1 << ($u::BITS - 1);
-            $t::from_bits(if key & SIGN != 0 { key ^ SIGN } else { !key })
+            const SIGN_BIT: $u = 1 << ($u::BITS - 1);
+            $t::from_bits(if key & SIGN_BIT != 0 { key ^ SIGN_BIT } else { !key })
         }
         #[inline(always)]
         fn negative_zero(self) -> bool {

@@ -186,7 +186,7 @@ fn rows_are_folded_as_their_units_are() {
                     unsafe { (mix.mix)(1, sums[to].as_mut_ptr().cast(), p(&x), p(&y), p(&y), &k) }
                 };
                 // an empty row has a single, empty unit
-                for unit in made.chunks(UNIT).chain(made.is_empty().then_some(&made[..])) {
+                for unit in made.chunks(UNIT_ELEMENTS).chain(made.is_empty().then_some(&made[..])) {
                     let to = sums[tree.depth].as_mut_ptr().cast();
                     // SAFETY: the unit has its length, and the result one element.
                     unsafe { (mix.fold)(unit.len(), to, p(unit), p(unit), p(unit), &k) }
