@@ -290,7 +290,7 @@ fn creation() {
 
 /// Every constructor accepts a sharding: the type and the values are right, and nothing moves.
 #[test]
-fn creation_where_it_is_to_lie() -> Result<()> {
+fn creation_where_it_is_to_be_placed() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let (row, both) = (p!["X"], p!["X", "Y"]);
     let places = Array::from([3, -1, 0, 7]).put(&mesh, p!["X"]);
@@ -399,18 +399,21 @@ fn creation_where_it_is_to_lie() -> Result<()> {
     assert_eq!(hot.to_vec::<f32>()?, Array::from([3, -1, 0, 7]).one_hot(4).to_vec::<f32>()?);
     assert_eq!(type_of(Array::from([1, 2]).one_hot_to(3, p![_, _])), "float32[2,3]");
     // These shardings are errors.
-    let told = |x: Array| {
+    let first_error = |x: Array| {
         let e = x.ty().unwrap_err();
         (e.diagnostics()[0].op.clone(), e.kind())
     };
     let rejected = |op: &str, kind| (op.to_string(), kind);
-    assert_eq!(told(places.one_hot_to(3, both)), rejected("one_hot_to", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), rejected("one_hot_to", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), rejected("one_hot_to", ErrorKind::Mesh));
-    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), rejected("one_hot_to", ErrorKind::Mesh));
-    assert_eq!(told(square.tril_to(0, p!["Z"])), rejected("tril_to", ErrorKind::Mesh));
-    assert_eq!(told(places.triu_to(0, p!["X"])), rejected("triu_to", ErrorKind::Shape));
-    assert_eq!(told(places.full_like_to(0, p![_, "X"])), rejected("full_like_to", ErrorKind::Shape));
+    assert_eq!(first_error(places.one_hot_to(3, both)), rejected("one_hot_to", ErrorKind::Shape));
+    assert_eq!(first_error(places.one_hot_to(4, p!["X", "Y", _])), rejected("one_hot_to", ErrorKind::Shape));
+    assert_eq!(first_error(places.one_hot_to(4, p!["X", "X"])), rejected("one_hot_to", ErrorKind::Mesh));
+    assert_eq!(
+        first_error(Array::from([1, 2]).one_hot_to(4, p!["X"])),
+        rejected("one_hot_to", ErrorKind::Mesh)
+    );
+    assert_eq!(first_error(square.tril_to(0, p!["Z"])), rejected("tril_to", ErrorKind::Mesh));
+    assert_eq!(first_error(places.triu_to(0, p!["X"])), rejected("triu_to", ErrorKind::Shape));
+    assert_eq!(first_error(places.full_like_to(0, p![_, "X"])), rejected("full_like_to", ErrorKind::Shape));
     Ok(())
 }
 

@@ -111,19 +111,19 @@ fn shown(mesh: &Mesh, at: &Placement, shape: &[usize], chosen: Spec) -> bool {
         spec.padded(shape.len()).dims().iter().map(|d| from_axes(mesh, d.iter())).collect::<Vec<_>>()
     };
     let names = mesh.axis_names();
-    at.dims.iter().zip(shape).zip(splits(chosen)).all(|((digits, n), chosen)| {
+    at.dims.iter().zip(shape).zip(splits(chosen)).all(|((dim_axes, n), chosen)| {
         // Find the longest list of axes that is a prefix of these sub-axes and divides the size.
         let mut axes: Vec<Axis> = Vec::new();
         while let Some(next) = names.iter().find(|a| {
             let longer = from_axes(mesh, axes.iter().copied().chain([**a]));
             let last = longer.len().wrapping_sub(1);
-            let begins = longer.iter().zip(digits).enumerate().all(|(i, (l, d))| {
+            let begins = longer.iter().zip(dim_axes).enumerate().all(|(i, (l, d))| {
                 l == d || i == last && l.stride * l.size == d.stride * d.size && d.size % l.size == 0
             });
             !axes.contains(a)
                 && mesh.axis_size(**a).unwrap() > 1
                 && begins
-                && longer.len() <= digits.len()
+                && longer.len() <= dim_axes.len()
                 && n % num_shards(&longer) == 0
         }) {
             axes.push(*next);
@@ -234,7 +234,7 @@ fn results_lie_as_the_reference_chose() {
 
 /// The elements equal those on one device, however auto axes are used.
 #[test]
-fn numbers_do_not_depend_on_where_values_lie() {
+fn numbers_do_not_depend_on_where_values_are_placed() {
     let mut ran = 0;
     for case in Case::all() {
         let data = |(_, ty, _): &(String, ArrayType, Spec)| {

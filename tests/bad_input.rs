@@ -105,18 +105,18 @@ fn closures_that_return_errors() {
 fn errors_flow_through_closures() {
     let bad = &Array::ones([2]).dot(Array::ones([3]));
     let first: Error = bad.ty().unwrap_err();
-    let told = |x: Array| assert_eq!(x.ty().unwrap_err(), first);
-    told(grad(bad, |x| x.sum(..)));
-    told(vmap(bad, |x| x));
-    told(cond(true, || bad.clone(), || bad.clone()));
-    told(cond(bad, || Array::ones([1]), || Array::ones([1])));
-    told(fori_loop(0..2, bad, |_, x| x));
-    told(while_loop(bad, |x| x.sum(..).gt(0.0), |x| x));
-    told(scan(bad, Array::ones([2]), |c, x| (c, x)).0);
-    told(scan(Array::ones([2]), bad, |c, x| (c, x)).1);
-    told(checkpoint(bad, |x| x));
-    told(jvp(bad, bad, |x| x).0);
-    told(vjp(bad, |x| x).1.call(Array::ones([2])));
+    let assert_first = |x: Array| assert_eq!(x.ty().unwrap_err(), first);
+    assert_first(grad(bad, |x| x.sum(..)));
+    assert_first(vmap(bad, |x| x));
+    assert_first(cond(true, || bad.clone(), || bad.clone()));
+    assert_first(cond(bad, || Array::ones([1]), || Array::ones([1])));
+    assert_first(fori_loop(0..2, bad, |_, x| x));
+    assert_first(while_loop(bad, |x| x.sum(..).gt(0.0), |x| x));
+    assert_first(scan(bad, Array::ones([2]), |c, x| (c, x)).0);
+    assert_first(scan(Array::ones([2]), bad, |c, x| (c, x)).1);
+    assert_first(checkpoint(bad, |x| x));
+    assert_first(jvp(bad, bad, |x| x).0);
+    assert_first(vjp(bad, |x| x).1.call(Array::ones([2])));
 }
 
 /// Runs `run` and returns the panic message, if it panicked.
@@ -257,10 +257,10 @@ fn no_method_panics() {
     for (what, call) in calls() {
         for (i, x) in operands.iter().enumerate() {
             let y = &operands[(i * 5 + what.len()) % operands.len()];
-            let told = |x: &Array| x.ty().map_or_else(|_| "an error".into(), |t| t.to_string());
+            let type_text = |x: &Array| x.ty().map_or_else(|_| "an error".into(), |t| t.to_string());
             let mut note = |how: &str, run: &dyn Fn()| {
                 if let Some(panic) = panic_of(run) {
-                    failed.push(format!("{what} {how} on {}, {}: {panic}", told(x), told(y)));
+                    failed.push(format!("{what} {how} on {}, {}: {panic}", type_text(x), type_text(y)));
                 }
             };
             // Every error names an operation and a source line, and is not an internal error of

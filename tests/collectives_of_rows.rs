@@ -222,13 +222,13 @@ fn each_row_moves_its_least_and_no_more_than_xla() -> Result<()> {
         let draw = |k: usize, n: &[usize]| Key::new(k as u64).normal(n.to_vec());
         let here: V = r.args.iter().enumerate().map(|(k, (n, _))| draw(k, n)).collect();
         let put = |mesh: &Mesh| here.iter().zip(&r.args).map(|(x, (_, s))| x.put(mesh, *s)).collect();
-        let (laid, whole): (V, V) = (put(&mesh), put(&one));
+        let (placed, whole): (V, V) = (put(&mesh), put(&one));
         let f = jit(r.function);
-        let lowered = f.lower(&laid)?;
-        let told = lowered.collectives();
+        let lowered = f.lower(&placed)?;
+        let report = lowered.collectives();
         let (least, how) = r.least;
-        if told.bytes() != least {
-            wrong += &format!("{}: {} bytes, not {least} ({how})\n{told}\n", r.name, told.bytes());
+        if report.bytes() != least {
+            wrong += &format!("{}: {} bytes, not {least} ({how})\n{report}\n", r.name, report.bytes());
         }
         if least > r.xla {
             wrong += &format!("{}: {least} bytes, XLA moves {}\n", r.name, r.xla);
@@ -242,10 +242,10 @@ fn each_row_moves_its_least_and_no_more_than_xla() -> Result<()> {
             (parts > 1).then(|| bytes - bytes / parts)
         });
         let lacks = lacks.min().expect("an operand is cut");
-        if !r.whole && told.iter().any(|c| c.bytes_per_device >= lacks) {
-            wrong += &format!("{}: a whole operand is brought\n{told}\n", r.name);
+        if !r.whole && report.iter().any(|c| c.bytes_per_device >= lacks) {
+            wrong += &format!("{}: a whole operand is brought\n{report}\n", r.name);
         }
-        let (got, want) = (f.call(&laid)?, (r.function)(&whole));
+        let (got, want) = (f.call(&placed)?, (r.function)(&whole));
         if !got.allclose_with(&want, 1e-4, 1e-4)? {
             wrong += &format!("{}: other numbers than on one device\n", r.name);
         }

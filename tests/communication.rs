@@ -212,7 +212,7 @@ fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
 /// they are written.
 #[test]
 fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Result<()> {
-    let told = |c: &Collectives| -> Vec<_> {
+    let entries = |c: &Collectives| -> Vec<_> {
         c.iter().map(|c| (c.kind, c.bytes_per_device, c.total_bytes, c.messages)).collect()
     };
     for (n, busiest) in [(3u64, 2), (6, 3), (8, 3), (128, 7), (4096, 12)] {
@@ -220,11 +220,11 @@ fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Resul
         let x = F32.array_type([12288]).on(&mesh, p!["X"]).into_tree();
         let one = jit(|x: &Array| x.sum(..)).lower(&x)?;
         let all = 8 * (n - 1);
-        assert_eq!(told(one.collectives()), [(CollectiveKind::AllReduce, 4 * busiest, all, 2 * (n - 1))]);
+        assert_eq!(entries(one.collectives()), [(CollectiveKind::AllReduce, 4 * busiest, all, 2 * (n - 1))]);
         // The same in per-device code.
         let manual =
             jit(|x: &Array| shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).call(x));
-        assert_eq!(told(manual.lower(&x)?.collectives()), told(one.collectives()), "{n} devices");
+        assert_eq!(entries(manual.lower(&x)?.collectives()), entries(one.collectives()), "{n} devices");
     }
     let mesh = Mesh::auto([("x", 4), ("y", 2)])?;
     let x = Key::new(0).uniform([64, 64]).put(&mesh, p!["x", "y"]);
@@ -244,7 +244,7 @@ fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Resul
     let (lowered, other) = (jit(f).lower(&x)?, jit(g).lower(&x)?);
     let want = [(CollectiveKind::AllReduce, 24, 3 * 56), (CollectiveKind::AllReduce, 12, 56)];
     for c in [lowered.collectives(), other.collectives()] {
-        let list: Vec<_> = told(c).into_iter().map(|c| (c.0, c.1, c.2)).collect();
+        let list: Vec<_> = entries(c).into_iter().map(|c| (c.0, c.1, c.2)).collect();
         assert_eq!(list, want, "{c}");
         assert!(c.to_string().contains("in one exchange with"), "{c}");
     }
@@ -443,13 +443,13 @@ fn the_order_of_operands_decides_nothing() -> Result<()> {
     for (from, to) in specs.iter().flat_map(|a| specs.iter().map(move |b| (*a, *b))) {
         let (x, y) = (Array::ones([8, 8]).put(&mesh, from), Array::ones([8, 8]).put(&mesh, to));
         for (k, pair) in pairs.iter().enumerate() {
-            let told = |f: &Both| -> Result<_> {
+            let entries = |f: &Both| -> Result<_> {
                 let lowered = jit(*f).lower((&x, &y))?;
                 let (a, b) = jit(*f).call((&x, &y))?;
                 let spec = |x: &Array| x.sharding().map(|s| s.map(|s| s.spec));
                 Ok((kinds(lowered.collectives()), spec(&a)?, spec(&b)?))
             };
-            assert_eq!(told(&pair[0])?, told(&pair[1])?, "pair {k} of {from} and {to}");
+            assert_eq!(entries(&pair[0])?, entries(&pair[1])?, "pair {k} of {from} and {to}");
         }
     }
     Ok(())
@@ -528,7 +528,7 @@ fn a_lookup_moves_its_result_or_a_small_table() -> Result<()> {
 }
 
 #[test]
-fn a_row_is_replaced_where_it_lies() -> Result<()> {
+fn a_row_is_replaced_where_it_is_stored() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
     let cache = Array::zeros([64, 16]);
     let (row, i) = (Array::ones([16]), Array::from(5));

@@ -281,7 +281,7 @@ fn options_after_a_call_hold() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
     let x = || Array::from((0..8).map(|k| k as f32).collect::<Vec<_>>());
     let square = Array::ones([8, 8]).put(&mesh, p!["X", _]);
-    macro_rules! told {
+    macro_rules! outcome {
         ($f:expr, $x:expr) => {{
             let f = $f;
             match f.lower($x).and_then(|lowered| lowered.compile()) {
@@ -303,12 +303,12 @@ fn options_after_a_call_hold() {
     macro_rules! holds {
         ($what:literal, $x:expr, $make:expr, $f:ident => $with:expr) => {{
             let $f = $make;
-            let plain = told!($f, $x);
+            let plain = outcome!($f, $x);
             let $f = $make;
-            let at_once = told!($with, $x);
+            let at_once = outcome!($with, $x);
             let $f = $make;
             let _ = $f.call($x).unwrap();
-            assert_eq!(told!($with, $x), at_once, $what);
+            assert_eq!(outcome!($with, $x), at_once, $what);
             assert_ne!(plain, at_once, "{}: it says nothing, so that the test shows nothing", $what);
         }};
     }

@@ -211,17 +211,17 @@ fn complex_numbers_are_sorted_as_numpy_sorts_them() -> Result<()> {
     assert_eq!(z.argsort(0).to_vec::<i32>()?, order);
     let bits = |z: &[Complex<f64>]| z.iter().map(|z| [z.re.to_bits(), z.im.to_bits()]).collect::<Vec<_>>();
     let want: Vec<_> = order.iter().map(|k| line[*k as usize]).collect();
-    let told = |z: &Array| Ok::<_, atmesh::Error>(bits(&z.to_vec::<Complex<f64>>()?));
-    assert_eq!(told(&z.sort(0))?, bits(&want));
+    let bits_of = |z: &Array| Ok::<_, atmesh::Error>(bits(&z.to_vec::<Complex<f64>>()?));
+    assert_eq!(bits_of(&z.sort(0))?, bits(&want));
     let places = Array::arange(0..8);
     let both = sort_by_keys([&z, &places], 1, 0);
-    assert_eq!((told(&both[0])?, both[1].to_vec::<i32>()?), (bits(&want), order.to_vec()));
+    assert_eq!((bits_of(&both[0])?, both[1].to_vec::<i32>()?), (bits(&want), order.to_vec()));
     // A complex operand is permuted together with the keys.
-    assert_eq!(told(&sort_by_keys([&places, &z], 1, 0)[1])?, bits(&line));
+    assert_eq!(bits_of(&sort_by_keys([&places, &z], 1, 0)[1])?, bits(&line));
     let mesh = Mesh::new([("X", 2)])?;
     let rows = stack([&z, &z.flip(0)], 0);
     let on = rows.put(&mesh, p!["X"]);
-    assert_eq!(told(&on.sort(1))?, told(&rows.sort(1))?);
+    assert_eq!(bits_of(&on.sort(1))?, bits_of(&rows.sort(1))?);
     let e = rows.put(&mesh, p![_, "X"]).argsort(1).ty().unwrap_err();
     assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains(".reshard(p![_, _])"), "{e}");
     assert!(z.sort(1).ty().is_err() && z.argsort(-2).ty().is_err());

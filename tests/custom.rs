@@ -78,16 +78,16 @@ fn it_is_typed_as_its_letters_say() -> Result<()> {
     assert_eq!(type_of(&both), "(float32[8@X,4], float32[8@X])");
     assert_collectives!(jit(|x: &Array, m: &Array| times().call_all((x, m))).lower((&x, &m))?,);
     // A dimension that the kernel processes as a whole must be unsharded.
-    let told = |x: Spec, m: Spec| {
+    let error_text = |x: Spec, m: Spec| {
         let (x, m) = (numbers(&[8, 6]).put(&mesh, x), numbers(&[6, 4]).put(&mesh, m));
         let e = times().call_all((&x, &m)).swap_remove(0).ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Sharding);
         e.to_string()
     };
-    let text = told(p![_, "Y"], p![]);
+    let text = error_text(p![_, "Y"], p![]);
     assert!(text.contains("times") && text.contains("dimension 1 of operand 0, 6@Y,"), "{text}");
     assert!(text.contains(".reshard(p![_, _])"), "{text}");
-    assert!(told(p![], p![_, "X"]).contains("dimension 1 of operand 1, 4@X,"));
+    assert!(error_text(p![], p![_, "X"]).contains("dimension 1 of operand 1, 4@X,"));
     // In auto mode it is gathered.
     let mesh = Mesh::auto([("X", 4)])?;
     let (x, m) = (numbers(&[8, 8]).put(&mesh, p![_, "X"]), numbers(&[8, 4]));
@@ -185,7 +185,7 @@ fn it_runs_in_device_code() -> Result<()> {
 #[test]
 fn bad_kernels_are_errors() {
     let x = Array::ones([3, 4]);
-    let told = |op: CustomOp, engine: EngineKind| {
+    let error_text = |op: CustomOp, engine: EngineKind| {
         let f = jit(move |x: &Array| op.call(x)).engine(engine);
         let e = f.call(&x).expect_err("it is wrong");
         assert_eq!(e.kind(), ErrorKind::User, "{e}");
@@ -194,11 +194,11 @@ fn bad_kernels_are_errors() {
     };
     for engine in ENGINES {
         let panics = custom_op("panics", "...j->...j", |ins, _| assert!(ins.is_empty(), "out of luck"));
-        assert!(told(panics, engine).contains("the kernel of panics panicked: out of luck"));
+        assert!(error_text(panics, engine).contains("the kernel of panics panicked: out of luck"));
         let fails = custom_op("fails", "...j->...j", |_, _| Err::<(), _>("no root"));
-        assert!(told(fails, engine).contains("the kernel of fails failed: no root"));
+        assert!(error_text(fails, engine).contains("the kernel of fails failed: no root"));
         let idle = custom_op("idle", "...j->...j", |_, _| ());
-        let text = told(idle, engine);
+        let text = error_text(idle, engine);
         assert!(text.contains("the kernel of idle did not write result 0"), "{text}");
         assert!(text.contains("outs[0].view::<f32>()"), "{text}");
         let half = custom_op("half", "...j->...j,...", |_, outs| drop(outs[0].view::<f32>()));
@@ -207,13 +207,13 @@ fn bad_kernels_are_errors() {
         let shape = custom_op("shape", "...j->...j", |_, outs| {
             outs[0].view::<f32>().assign(&nd::ArrayD::<f32>::zeros(vec![5]));
         });
-        assert!(told(shape, engine).contains("the kernel of shape panicked"));
+        assert!(error_text(shape, engine).contains("the kernel of shape panicked"));
         let dtype = custom_op("dtype", "...j->...j", |ins, _| drop(ins[0].view::<f64>()));
-        assert!(told(dtype, engine).contains("the kernel of dtype panicked"));
+        assert!(error_text(dtype, engine).contains("the kernel of dtype panicked"));
         let far = custom_op("far", "...j->...j", |ins, outs| {
             outs[0].view::<f32>()[[0]] = ins[0].view::<f32>()[[4]];
         });
-        assert!(told(far, engine).contains("the kernel of far panicked"));
+        assert!(error_text(far, engine).contains("the kernel of far panicked"));
         // Elements that a kernel does not write are zeros.
         let first = custom_op("first", "...j->...j", |_, outs| outs[0].view::<f32>()[[0]] = 1.0);
         let y = jit(move |x: &Array| first.call(x)).engine(engine).call(&x).unwrap();
@@ -233,45 +233,57 @@ fn bad_kernels_are_errors() {
 fn what_does_not_fit_is_rejected_with_words() {
     let x = Array::ones([3, 4]);
     let op = |dims: &str| custom_op("op", dims, |_, _| ());
-    let told = |y: Array, kind: ErrorKind, words: &[&str]| {
+    let error_text = |y: Array, kind: ErrorKind, words: &[&str]| {
         let e = y.ty().expect_err("it is rejected");
         assert_eq!(e.kind(), kind, "{e}");
         let text = e.to_string();
         assert!(words.iter().all(|w| text.contains(w)), "{text}");
     };
-    told(op("ij").call(&x), ErrorKind::Syntax, &["no `->`"]);
-    told(op("i->i").call(&x), ErrorKind::Shape, &["operand 0 of op has 2 dimensions", "`i` is of 1"]);
-    told(op("...ijk->...i").call(&x), ErrorKind::Shape, &["`...ijk` is of at least 3"]);
-    told(op("ij,jk->ik").call(&x), ErrorKind::Shape, &["op is of 2 operands", "there are 1"]);
+    error_text(op("ij").call(&x), ErrorKind::Syntax, &["no `->`"]);
+    error_text(op("i->i").call(&x), ErrorKind::Shape, &["operand 0 of op has 2 dimensions", "`i` is of 1"]);
+    error_text(op("...ijk->...i").call(&x), ErrorKind::Shape, &["`...ijk` is of at least 3"]);
+    error_text(op("ij,jk->ik").call(&x), ErrorKind::Shape, &["op is of 2 operands", "there are 1"]);
     let sizes = ["dimension 0 of operand 1 of op has size 3", "dimension 1 of operand 0 has 4", "`j`"];
-    told(op("ij,jk->ik").call((&x, &x)), ErrorKind::Shape, &sizes);
-    told(op("ij->ik").call(&x), ErrorKind::Shape, &["size of 'k'", ".size('k', …)"]);
-    told(op("ij->ij").over("k").call(&x), ErrorKind::Syntax, &["cannot run over 'k'"]);
-    told(op("ij->j").over("i").call(&x), ErrorKind::Syntax, &["cannot run over 'i'"]);
-    told(op("ij->j").size('j', 3).call(&x), ErrorKind::Syntax, &["told the size of 'j'"]);
-    told(op("ij->j,j").call(&x), ErrorKind::Shape, &["op has 2 results", ".call_all(…)"]);
-    told(
+    error_text(op("ij,jk->ik").call((&x, &x)), ErrorKind::Shape, &sizes);
+    error_text(op("ij->ik").call(&x), ErrorKind::Shape, &["size of 'k'", ".size('k', …)"]);
+    error_text(op("ij->ij").over("k").call(&x), ErrorKind::Syntax, &["cannot run over 'k'"]);
+    error_text(op("ij->j").over("i").call(&x), ErrorKind::Syntax, &["cannot run over 'i'"]);
+    error_text(op("ij->j").size('j', 3).call(&x), ErrorKind::Syntax, &["told the size of 'j'"]);
+    error_text(op("ij->j,j").call(&x), ErrorKind::Shape, &["op has 2 results", ".call_all(…)"]);
+    error_text(
         op("ij->j").takes([F64]).call(&x),
         ErrorKind::Dtype,
         &["is float32, and it takes float64", ".astype(F64)"],
     );
-    told(op("ij->j").returns([F64, F32]).call(&x), ErrorKind::Syntax, &["2 element types for 1 result"]);
+    error_text(
+        op("ij->j").returns([F64, F32]).call(&x),
+        ErrorKind::Syntax,
+        &["2 element types for 1 result"],
+    );
     assert_eq!(op("ij->j,i").takes([F64]).call_all(&x).len(), 2);
     // Differentiation.
     let y = grad(&x, |x| op("ij->ij").call(&x).sum(..));
-    told(y, ErrorKind::Unsupported, &["op has no derivative", ".derivative(", ".stop_gradient()"]);
+    error_text(y, ErrorKind::Unsupported, &["op has no derivative", ".derivative(", ".stop_gradient()"]);
     let ones = custom_op("ones", "ij->ij", |_, outs| outs[0].view::<f32>().fill(1.0));
     let g = grad(&x, |x| (ones.call(x.stop_gradient()) * &x).sum(..));
     assert!(g.ty().is_ok(), "{g}");
     let w = Array::ones([3, 4]);
     let outside = op("ij->ij").derivative(move |_, _, cts| &cts[0] * &w);
-    told(grad(&x, |x| outside.call(&x).sum(..)), ErrorKind::Trace, &["reads float32[3,4] from outside"]);
+    error_text(
+        grad(&x, |x| outside.call(&x).sum(..)),
+        ErrorKind::Trace,
+        &["reads float32[3,4] from outside"],
+    );
     let many = op("ij->ij").derivative(|_, _, cts| vec![cts[0].clone(), cts[0].clone()]);
-    told(grad(&x, |x| many.call(&x).sum(..)), ErrorKind::Shape, &["gives 2 cotangents for 1 operand"]);
+    error_text(grad(&x, |x| many.call(&x).sum(..)), ErrorKind::Shape, &["gives 2 cotangents for 1 operand"]);
     let other = op("ij->ij").derivative(|_, _, cts| cts[0].sum(0));
-    told(grad(&x, |x| other.call(&x).sum(..)), ErrorKind::Shape, &["gives float32[4] for operand 0"]);
+    error_text(grad(&x, |x| other.call(&x).sum(..)), ErrorKind::Shape, &["gives float32[4] for operand 0"]);
     let curved = op("ij->ij").derivative(|_, _, cts| cts[0].square());
-    told(jvp(&x, &x, |x| curved.call(&x)).1, ErrorKind::Unsupported, &["goes backward only", "use `grad`"]);
+    error_text(
+        jvp(&x, &x, |x| curved.call(&x)).1,
+        ErrorKind::Unsupported,
+        &["goes backward only", "use `grad`"],
+    );
 }
 
 /// The derivative rule may call another kernel.
@@ -482,16 +494,16 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
     // Operations that are not sums.
     let x = Array::ones([3, 4]);
     let op = |dims: &str| custom_op("op", dims, |_, _| ());
-    let told = |y: Array, words: &[&str]| {
+    let error_text = |y: Array, words: &[&str]| {
         let text = y.ty().expect_err("it is rejected").to_string();
         assert!(words.iter().all(|w| text.contains(w)), "{text}");
     };
-    told(op("ij->ij").sums_over("j").call(&x), &["cannot sum over 'j' of `ij->ij`", "no result has"]);
-    told(op("ij->i").sums_over("k").call(&x), &["cannot sum over 'k'"]);
-    told(
+    error_text(op("ij->ij").sums_over("j").call(&x), &["cannot sum over 'j' of `ij->ij`", "no result has"]);
+    error_text(op("ij->i").sums_over("k").call(&x), &["cannot sum over 'k'"]);
+    error_text(
         op("ij->i").sums_over("j").returns([Bool]).call(&x),
         &["result 0 of op is a sum", "bool is not a numeric type"],
     );
-    told(op("ij->i,i").sums_over("j").call_to(&x, p![]), &["`call_to` returns one", ".call_all(…)"]);
+    error_text(op("ij->i,i").sums_over("j").call_to(&x, p![]), &["`call_to` returns one", ".call_all(…)"]);
     Ok(())
 }

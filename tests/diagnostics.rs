@@ -4,7 +4,7 @@ use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind};
 
 /// Returns the operation and line of each diagnostic.
-fn told(error: &Error) -> Vec<(String, u32)> {
+fn ops_and_lines(error: &Error) -> Vec<(String, u32)> {
     error
         .diagnostics()
         .iter()
@@ -12,7 +12,7 @@ fn told(error: &Error) -> Vec<(String, u32)> {
         .collect()
 }
 fn ops(error: &Error) -> Vec<String> {
-    told(error).into_iter().map(|(op, _)| op).collect()
+    ops_and_lines(error).into_iter().map(|(op, _)| op).collect()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn independent_errors_are_all_told_once_in_the_order_of_their_lines() {
     });
     let error = f.call(Array::ones([8])).map(|_| ()).expect_err("three lines are wrong");
     let want = [("reshape", first), ("add", first + 2), ("dot", first + 3)];
-    assert_eq!(told(&error), want.map(|(op, line)| (op.to_string(), line)));
+    assert_eq!(ops_and_lines(&error), want.map(|(op, line)| (op.to_string(), line)));
     assert_eq!(error.diagnostics()[1].fault.kind, ErrorKind::Dtype);
 }
 
@@ -143,7 +143,7 @@ fn composed_operations_are_told_by_their_own_name_and_the_users_line() {
 }
 
 #[test]
-fn every_error_of_arguments_is_told() {
+fn every_error_of_arguments_is_reported() {
     let f = jit(|x: &Array, y: &Array| x + y);
     let x = Array::ones([4]);
     let compiled = f.lower((&x, &x)).and_then(|l| l.compile()).unwrap();
@@ -199,11 +199,11 @@ fn lines_that_made_another_type_are_shown() {
         },
     );
     let line = line!() - 6;
-    let told = [(line, "float32[8] where it holds"), (line + 2, "float64[8] where it does not")];
-    assert_eq!(related(&chosen), told.map(|(line, what)| (line, what.to_string())));
+    let expected = [(line, "float32[8] where it holds"), (line + 2, "float64[8] where it does not")];
+    assert_eq!(related(&chosen), expected.map(|(line, what)| (line, what.to_string())));
     let switched = switch(0, &[&|| x.sin(), &|| x.cos(), &|| x.sum(..)]);
-    let told = [(line!() - 1, "float32[8] of branch 0"), (line!() - 1, "float32[] of branch 2")];
-    assert_eq!(related(&switched), told.map(|(line, what)| (line, what.to_string())));
+    let expected = [(line!() - 1, "float32[8] of branch 0"), (line!() - 1, "float32[] of branch 2")];
+    assert_eq!(related(&switched), expected.map(|(line, what)| (line, what.to_string())));
     // A value from outside has no line in the body.
     assert_eq!(related(&cond(x.sum(..).gt(0.0), || x.clone(), || x.sum(..))).len(), 1);
 }
@@ -246,10 +246,10 @@ fn colours_are_for_terminals() {
         let out = own.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env(name, "1").output().unwrap();
         [out.stdout, out.stderr].map(|text| String::from_utf8(text).unwrap())
     };
-    let [picture, told] = run("CLICOLOR_FORCE");
-    assert!(told.contains(&error.colored()) && error.colored().contains('\x1b'), "{told}");
+    let [picture, message] = run("CLICOLOR_FORCE");
+    assert!(message.contains(&error.colored()) && error.colored().contains('\x1b'), "{message}");
     assert!(picture.contains(&x.visualize().colored()), "{picture}");
-    let [picture, told] = run("NO_COLOR");
-    assert!(told.contains(&error.to_string()) && !told.contains('\x1b'), "{told}");
+    let [picture, message] = run("NO_COLOR");
+    assert!(message.contains(&error.to_string()) && !message.contains('\x1b'), "{message}");
     assert!(picture.contains(&x.visualize().to_string()) && !picture.contains('\x1b'), "{picture}");
 }

@@ -213,12 +213,15 @@ fn every_element_type_goes_out_and_comes_in() {
 }
 
 #[test]
-fn what_cannot_come_in_is_told() {
-    let rejected = |tensor: Dlpack, kind: ErrorKind, told: &str| {
+fn what_cannot_come_in_is_an_error() {
+    let rejected = |tensor: Dlpack, kind: ErrorKind, expected: &str| {
         let error = taken(tensor).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         let text = error.to_string();
-        assert!(text.contains(told) && text.contains("from_dlpack") && text.contains("dlpack.rs"), "{text}");
+        assert!(
+            text.contains(expected) && text.contains("from_dlpack") && text.contains("dlpack.rs"),
+            "{text}"
+        );
     };
     let four = |dtype| tensor(vec![2u8; 16], dtype, &[4], &[1], 0, &Arc::default());
     rejected(four(DLDataType::F8E4M3), ErrorKind::Dtype, "code 8, 8 bits and 1 lanes");
@@ -239,14 +242,14 @@ fn what_cannot_come_in_is_told() {
 }
 
 #[test]
-fn what_cannot_go_out_is_told() {
-    let told = |x: &Array| x.to_dlpack().err().unwrap().to_string();
+fn what_cannot_go_out_is_an_error() {
+    let error_text = |x: &Array| x.to_dlpack().err().unwrap().to_string();
     let key = Key::new(7);
-    assert!(told(key.array()).contains("key.data()"));
+    assert!(error_text(key.array()).contains("key.data()"));
     assert_eq!(taken(key.data().to_dlpack().unwrap()).unwrap().to_string(), key.data().to_string());
-    assert!(told(&Array::ones([2]).reshape([3])).contains("reshape"));
+    assert!(error_text(&Array::ones([2]).reshape([3])).contains("reshape"));
     let traced = jit(|x: &Array| {
-        assert!(told(x).contains("to_dlpack"));
+        assert!(error_text(x).contains("to_dlpack"));
         x + 1
     });
     assert!(traced.call(Array::from([1])).is_ok());

@@ -57,7 +57,7 @@ fn put(x: Array, on: On) -> Array {
 fn check(
     f: impl Fn(&List, &List) -> List + Copy,
     make: impl Fn() -> (List, List),
-    lies: &[Option<usize>],
+    stored_in: &[Option<usize>],
 ) -> (ExecutionReport, ExecutionReport) {
     let mut reports = None;
     for engine in ENGINES {
@@ -71,11 +71,11 @@ fn check(
         let compiled = donating.lower((&given, &kept)).unwrap().compile().unwrap();
         let report = compiled.report();
         let got = compiled.call((&given, &kept)).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(got.len(), lies.len());
+        assert_eq!(got.len(), stored_in.len());
         for (k, (g, w)) in got.iter().zip(&want).enumerate() {
             assert!(bits(g) == *w, "{engine}: result {k} differs\n{report}");
             let at = places.iter().position(|p| *p == address(g));
-            assert_eq!(at, lies[k], "{engine}: where result {k} lies\n{report}");
+            assert_eq!(at, stored_in[k], "{engine}: where result {k} is stored\n{report}");
         }
         assert_eq!(kept.iter().map(bits).collect::<Vec<_>>(), before, "what is not donated stays");
         assert!(given.iter().all(|x| x.to_vec::<f32>().unwrap_err().kind() == ErrorKind::Donated));

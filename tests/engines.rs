@@ -196,16 +196,18 @@ fn what_an_engine_does_wrong_is_an_error() -> Result<()> {
         let e = jit(|x: &Array| x.sin()).engine(engine).call(&x).expect_err(name);
         assert!(e.to_string().contains(words), "{name}: {e}");
     }
-    let told = |e: Result<EngineKind>| -> Error { e.expect_err("no such name") };
+    let error_of = |e: Result<EngineKind>| -> Error { e.expect_err("no such name") };
     for name in ["lockstep", "xla", "few"] {
-        let e = told(EngineKind::register(name, Twice));
+        let e = error_of(EngineKind::register(name, Twice));
         assert_eq!(e.kind(), ErrorKind::Syntax);
         assert!(e.to_string().contains(&format!("an engine {name:?} is already registered")), "{e}");
     }
     for name in ["", "two words", "a,b"] {
-        assert!(told(EngineKind::register(name, Twice)).to_string().contains("is not a valid engine name"));
+        assert!(
+            error_of(EngineKind::register(name, Twice)).to_string().contains("is not a valid engine name")
+        );
     }
-    let e = told("fewer".parse());
+    let e = error_of("fewer".parse());
     assert!(
         e.to_string().contains("engines are lockstep, threads, reference, xla, ")
             && e.to_string().contains("few"),

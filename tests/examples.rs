@@ -357,12 +357,12 @@ fn texts_use_the_words_of_the_field() {
             // In a source file, check comments and string literals.
             let (code, comment) = line.split_once("//").unwrap_or((line, ""));
             let texts = code.split('"').skip(1).step_by(2).chain([comment]);
-            let told: Vec<&str> = if source { texts.collect() } else { vec![line] };
+            let texts_of_line: Vec<&str> = if source { texts.collect() } else { vec![line] };
             if let Some(word) = poor(comment).filter(|_| source) {
                 wrong.push(format!("{}:{}: \"{word}\" in a comment: say where it is", file.display(), n + 1));
             }
             for (idiom, word) in INSTEAD {
-                if told.iter().any(|t| t.contains(idiom)) {
+                if texts_of_line.iter().any(|t| t.contains(idiom)) {
                     wrong.push(format!("{}:{}: \"{idiom}\": say \"{word}\"", file.display(), n + 1));
                 }
             }

@@ -193,8 +193,9 @@ fn one_of_several_collectives_of_an_operation_is_explained() -> Result<()> {
             let why = f.explain(types(), i)?;
             let c = &why.collective;
             let hoisted = c.kind == CollectiveKind::AllGather && c.count == 1 && c.op == "dot_general";
-            let told = why.chain.iter().any(|s| s.contains("the same at each step of the loop at"));
-            assert_eq!(told, hoisted, "{how}: {why}");
+            let explains_hoisting =
+                why.chain.iter().any(|s| s.contains("the same at each step of the loop at"));
+            assert_eq!(explains_hoisting, hoisted, "{how}: {why}");
             for change in &why.suggestions {
                 assert!(
                     change.collective_bytes < c.bytes_per_device * c.count,

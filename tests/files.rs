@@ -137,7 +137,7 @@ fn other_orders_and_other_headers_are_read() {
 }
 
 #[test]
-fn what_is_no_file_of_numbers_is_told() {
+fn what_is_no_file_of_numbers_is_an_error() {
     for (text, why) in [
         (header("<c32", false, "(1,)"), "`<c32`"),
         (header("|O", false, "(1,)"), "`|O`"),
@@ -343,7 +343,7 @@ mod safetensors {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn what_does_not_fit_is_an_error() {
         let path = place("rejected");
         tree::save_safetensors(&(Array::ones([4]), Array::from([1, 2])), &path).unwrap();
         let like = (Array::ones([5]), Array::ones([2]), Array::ones([1]));

@@ -94,8 +94,8 @@ fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Re
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
     let [a, b, c] = Key::new(3).split();
     let (x, t) = (a.uniform([4, 6, 8]) + 0.5, c.normal([4, 6, 8]));
-    let lies = p!["data", "tensor", _];
-    let (sx, st) = (x.put(&mesh, lies), t.put(&mesh, lies));
+    let spec = p!["data", "tensor", _];
+    let (sx, st) = (x.put(&mesh, spec), t.put(&mesh, spec));
     for (name, f) in FACTORS {
         for shape in [vec![8], vec![1, 8], vec![1, 1, 8], vec![6, 8]] {
             let g = b.uniform(shape.clone()) + 0.5;
@@ -129,16 +129,16 @@ fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Re
 /// A factor that is reduced over an axis that shards no dimension of the other operand, or one that
 /// both have, is still an error. Each suggested fix is accepted, and none gathers the activation.
 #[test]
-fn other_factors_that_are_reduced_are_rejected_with_mends_that_gather_nothing() -> Result<()> {
+fn other_factors_that_are_reduced_are_rejected_with_fixits_that_gather_nothing() -> Result<()> {
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
     let x = Array::ones([4, 8]).put(&mesh, p!["data", _]);
     let g = Array::ones([8]).put(&mesh, p![; R: "tensor"]);
     let error = (&x * &g).ty().expect_err("nothing is split over tensor").to_string();
-    let mends = [
+    let fixits = [
         "reshard operand 0: `.reshard(p![\"data\", _; R: \"tensor\"])`",
         "reshard operand 1: `.reshard(p![_])`",
     ];
-    assert!(mends.iter().all(|m| error.contains(m)), "{error}");
+    assert!(fixits.iter().all(|m| error.contains(m)), "{error}");
     assert!(
         (x.reshard(p!["data", _; R: "tensor"]) * &g).ty().is_ok() && (&x * g.reshard(p![_])).ty().is_ok()
     );

@@ -413,8 +413,8 @@ fn random_device_code(seed: u64) {
             let fault = faults.iter().find(|f| (f.0, f.1) == (dev.position(), k)).map(|f| f.2);
             let (kind, x_now, by) = match fault {
                 Some(0) => return Ok(x),
-                Some(1) => panic!("as told"),
-                Some(2) => return Err(Error::other("as told")),
+                Some(1) => panic!("as requested"),
+                Some(2) => return Err(Error::other("as requested")),
                 Some(3) => continue,
                 Some(4) => ((kind + 1) % 8, x.clone(), *by),
                 Some(5) => (*kind, Array1::zeros(2), *by),
@@ -437,7 +437,7 @@ fn random_device_code(seed: u64) {
     }
     let failing = faults.iter().any(|f| matches!(f.2, 1 | 2));
     let reached = faults.len() == 1;
-    assert!(!(failing && reached) || result.is_err(), "seed {seed}: a failure is not told");
+    assert!(!(failing && reached) || result.is_err(), "seed {seed}: a failure is not reported");
 }
 
 /// Returns the resident memory in MiB, and the number of threads.
@@ -466,7 +466,7 @@ fn many_calls_leave_nothing_behind() {
     let f = jit(|x: &Array| (x * 2.0).sum(..));
     let devices = spmd(&mesh, (), p![], |dev: &Device| dev.psum_scalar(1i32, "X"));
     let fails = spmd(&mesh, (), p![], |dev: &Device| {
-        assert!(dev.position() != 1, "as told");
+        assert!(dev.position() != 1, "as requested");
         dev.psum_scalar(1i32, "X")
     });
     let x = Array::ones([64, 64]);

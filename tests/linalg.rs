@@ -55,7 +55,7 @@ fn all(a: &Array, spd: &Array) -> Vec<Array> {
 }
 
 #[test]
-fn the_same_bits_wherever_matrices_lie() -> Result<()> {
+fn the_same_bits_wherever_matrices_are_placed() -> Result<()> {
     for (dtype, n) in [(F32, 3), (F64, 20), (BF16, 4)] {
         let a = numbers(dtype, &[4, n, n]);
         let spd = definite(&a).ready()?;
@@ -131,10 +131,10 @@ fn what_is_rejected_says_what_to_write() -> Result<()> {
     let e = y.reshard(p![_, _, _; R: "X"]).inv().ty().unwrap_err();
     assert!(e.to_string().contains("reduced over X") && e.to_string().contains(".reshard("), "{e}");
     // Per device: a value that is reduced over a manual axis is cast to varying.
-    let per_device = |mend: bool| {
+    let per_device = |varying: bool| {
         let body = move |a: &Array| {
             let a = a.pcast("X", PcastTo::Reduced);
-            if mend { a.pvary("X").inv() } else { a.inv() }
+            if varying { a.pvary("X").inv() } else { a.inv() }
         };
         shard_map(&mesh, p![], p!["X"], body).call(&a)
     };

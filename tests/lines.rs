@@ -101,7 +101,7 @@ fn layouts(rank: usize) -> Vec<Spec> {
 }
 
 #[test]
-fn running_results_are_the_same_bits_wherever_lines_lie() {
+fn running_results_are_the_same_bits_wherever_rows_are_placed() {
     for dtype in [F32, F64, BF16, F16, I8, I32, U64, Bool] {
         for shape in [&[40][..], &[8, 20], &[40, 8], &[0, 8], &[8, 0], &[2, 1]] {
             let x = numbers(dtype, shape);
@@ -125,7 +125,7 @@ fn running_results_are_the_same_bits_wherever_lines_lie() {
 }
 
 #[test]
-fn sorts_are_the_same_bits_wherever_lines_lie() {
+fn sorts_are_the_same_bits_wherever_rows_are_placed() {
     for dtype in [F32, F64, BF16, F16, I8, I32, U64, Bool] {
         for shape in [&[40][..], &[8, 20], &[40, 8], &[0, 8], &[8, 0], &[2, 1]] {
             let x = numbers(dtype, shape);

@@ -281,8 +281,8 @@ fn scores_of_attention_are_in_no_memory() -> Result<()> {
     let weights = |q: &Array, k: &Array| (einsum("hqd,hkd->hqk", [q, k]) * 0.25).softmax(-1);
     let result = |w: &Array, v: &Array| einsum("hqk,hkd->hqd", [w, v]);
     let alone = jit(|q: &Array, k: &Array, v: &Array| result(&weights(q, k), v)).lower((&q, &k, &v))?;
-    let told = alone.memory();
-    assert_eq!(adds_up(&told).peak_bytes, 4 * value, "{told}\n{alone}");
+    let memory = alone.memory();
+    assert_eq!(adds_up(&memory).peak_bytes, 4 * value, "{memory}\n{alone}");
     let report = alone.compile()?.report();
     assert_eq!(report.peak_bytes() as u64, 2 * 4 * value, "{report}");
 

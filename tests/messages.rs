@@ -21,7 +21,7 @@ fn library() -> PathBuf {
         let name = f.file_name().unwrap().to_string_lossy();
         name.starts_with("libatmesh-") && name.ends_with(".rlib") && built(f) <= linked
     });
-    libraries.max_by_key(|f| built(f)).expect("the library lies beside its tests")
+    libraries.max_by_key(|f| built(f)).expect("the library is next to its tests")
 }
 
 /// Returns the text on one line, without the characters that rustc draws.

@@ -17,7 +17,7 @@ fn filled(shape: &[usize]) -> Array {
 
 /// Applies `f` to operands with these shapes and shardings. Asserts that the result equals that for
 /// unsharded operands, eagerly and compiled, on both engines; returns its type and its elements.
-fn of(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, Vec<f64>) {
+fn apply(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, Vec<f64>) {
     let plain: Vec<Array> = operands.iter().map(|(shape, _)| filled(shape)).collect();
     let sharded: Vec<Array> =
         plain.iter().zip(operands).map(|(x, (_, spec))| x.put(&mesh(), *spec)).collect();
@@ -50,10 +50,10 @@ fn rejected(x: &Array) -> (ErrorKind, String) {
 #[test]
 fn dimensions_move_with_their_shardings() {
     let x: &[(&[usize], Spec)] = &[(&[2, 3, 4], p!["X", _, "Y"])];
-    let (ty, n) = of(x, |x| x[0].swapaxes(0, 2));
+    let (ty, n) = apply(x, |x| x[0].swapaxes(0, 2));
     assert_eq!((ty.as_str(), n[..2].to_vec()), ("float32[4@Y,3,2@X]", vec![-4.0, 3.0]));
-    assert_eq!(of(x, |x| x[0].moveaxis(0, -1)).0, "float32[3,4@Y,2@X]");
-    assert_eq!(of(x, |x| x[0].moveaxis([-1, 0], [0, 1])).0, "float32[4@Y,2@X,3]");
+    assert_eq!(apply(x, |x| x[0].moveaxis(0, -1)).0, "float32[3,4@Y,2@X]");
+    assert_eq!(apply(x, |x| x[0].moveaxis([-1, 0], [0, 1])).0, "float32[4@Y,2@X,3]");
     let y = filled(&[2, 3]);
     assert_eq!(rejected(&y.swapaxes(0, 2)).0, ErrorKind::Shape);
     assert!(rejected(&y.moveaxis([0, 1], 0)).1.contains("moves 2 dimensions to 1 places"));
@@ -62,10 +62,10 @@ fn dimensions_move_with_their_shardings() {
 
 #[test]
 fn elements_are_repeated_in_place() {
-    let (ty, n) = of(&[(&[4, 2], p!["X"])], |x| x[0].repeat(2, 0));
+    let (ty, n) = apply(&[(&[4, 2], p!["X"])], |x| x[0].repeat(2, 0));
     assert_eq!((ty.as_str(), n.len()), ("float32[8@X,2]", 16));
     assert_eq!(n[..6], [-4.0, 3.0, -4.0, 3.0, -1.0, 6.0]);
-    assert_eq!(of(&[(&[2, 4], p![_, "Y"])], |x| x[0].repeat(3, -1)).0, "float32[2,12@Y]");
+    assert_eq!(apply(&[(&[2, 4], p![_, "Y"])], |x| x[0].repeat(3, -1)).0, "float32[2,12@Y]");
     assert_eq!(filled(&[3]).repeat(0, 0).shape().unwrap(), [0]);
     assert_eq!(rejected(&filled(&[3]).repeat(2, 1)).0, ErrorKind::Shape);
     assert_eq!(rejected(&filled(&[3]).repeat(usize::MAX, 0)).0, ErrorKind::Shape);
@@ -73,7 +73,7 @@ fn elements_are_repeated_in_place() {
 
 #[test]
 fn neighbours_differ() {
-    let (ty, n) = of(&[(&[4, 3], p!["X"])], |x| x[0].diff(1, 1));
+    let (ty, n) = apply(&[(&[4, 3], p!["X"])], |x| x[0].diff(1, 1));
     assert_eq!((ty.as_str(), n[..2].to_vec()), ("float32[4@X,2]", vec![7.0, -4.0]));
     assert_eq!(filled(&[3]).diff(5, 0).shape().unwrap(), [0]);
     assert_eq!(filled(&[3]).diff(0, 0).to_vec::<f32>().unwrap(), [-4.0, 3.0, -1.0]);
@@ -103,19 +103,19 @@ fn grids_and_indices_are_coordinates() {
 #[test]
 fn diagonals_are_taken_and_made() {
     let x: &[(&[usize], Spec)] = &[(&[4, 4], p!["X", "Y"])];
-    let (ty, n) = of(x, |x| x[0].diagonal(0));
+    let (ty, n) = apply(x, |x| x[0].diagonal(0));
     let plain = filled(&[4, 4]).to_vec::<f32>().unwrap();
     let want: Vec<f64> = (0..4).map(|i| f64::from(plain[i * 5])).collect();
     assert_eq!((ty.as_str(), &n), ("float32[4@Y]", &want));
-    let (ty, n) = of(x, |x| x[0].trace(1));
+    let (ty, n) = apply(x, |x| x[0].trace(1));
     assert_eq!((ty.as_str(), n[0]), ("float32[]", f64::from(plain[1] + plain[6] + plain[11])));
-    assert_eq!(of(&[(&[2, 3, 5], p!["X"])], |x| x[0].diagonal(2)).0, "float32[2@X,3]");
+    assert_eq!(apply(&[(&[2, 3, 5], p!["X"])], |x| x[0].diagonal(2)).0, "float32[2@X,3]");
     assert_eq!(filled(&[2, 5]).diagonal(-1).to_vec::<f32>().unwrap(), [-2.0]);
     assert_eq!(filled(&[2, 5]).diagonal(9).shape().unwrap(), [0]);
     assert_eq!(filled(&[2, 5]).diagonal(i64::MIN).shape().unwrap(), [0]);
     for k in [-2, 0, 1] {
         // Only a divisible size is sharded.
-        let (ty, n) = of(&[(&[4], if k == 1 { p![] } else { p!["X"] })], |x| x[0].diag(k));
+        let (ty, n) = apply(&[(&[4], if k == 1 { p![] } else { p!["X"] })], |x| x[0].diag(k));
         let size = 4 + k.unsigned_abs() as usize;
         if k == 0 {
             assert_eq!(ty, "float32[4,4@X]");
@@ -145,15 +145,15 @@ fn diagonals_are_taken_and_made() {
 #[test]
 fn products_have_other_names() {
     let a: &[(&[usize], Spec)] = &[(&[4, 2, 3], p!["X"]), (&[2, 3, 4], p![_, _, "Y"])];
-    let (ty, n) = of(a, |x| x[0].tensordot(&x[1], 2));
+    let (ty, n) = apply(a, |x| x[0].tensordot(&x[1], 2));
     assert_eq!(ty, "float32[4@X,4@Y]");
-    assert_eq!(n, of(a, |x| einsum("ijk,jkl->il", [&x[0], &x[1]])).1);
-    assert_eq!(of(a, |x| x[0].tensordot(x[1].slice(ix![0, 0]), 0)).0, "float32[4@X,2,3,4@Y]");
+    assert_eq!(n, apply(a, |x| einsum("ijk,jkl->il", [&x[0], &x[1]])).1);
+    assert_eq!(apply(a, |x| x[0].tensordot(x[1].slice(ix![0, 0]), 0)).0, "float32[4@X,2,3,4@Y]");
     let b: &[(&[usize], Spec)] = &[(&[4, 2], p!["X"]), (&[2, 2], p!["Y"])];
-    let (ty, n) = of(b, |x| x[0].inner(&x[1]));
-    assert_eq!((ty.as_str(), n), ("float32[4@X,2@Y]", of(b, |x| x[0].dot(x[1].t())).1));
+    let (ty, n) = apply(b, |x| x[0].inner(&x[1]));
+    assert_eq!((ty.as_str(), n), ("float32[4@X,2@Y]", apply(b, |x| x[0].dot(x[1].t())).1));
     let c: &[(&[usize], Spec)] = &[(&[4, 2], p!["X", "Y"]), (&[4, 2], p!["X", "Y"])];
-    let (ty, n) = of(c, |x| {
+    let (ty, n) = apply(c, |x| {
         if x[0].sharding().is_ok_and(|s| s.is_some()) { x[0].vdot_to(&x[1], p![]) } else { x[0].vdot(&x[1]) }
     });
     assert_eq!(
@@ -165,11 +165,11 @@ fn products_have_other_names() {
     assert!(choice.contains("x.vdot_to(&w, p![])"), "{choice}");
     assert_eq!(type_of(x.vdot_to(&x, p![; U: "X"])), "float32[]{U:X}");
     let d: &[(&[usize], Spec)] = &[(&[4], p!["X"]), (&[2], p!["Y"])];
-    let (ty, n) = of(d, |x| x[0].outer(&x[1]));
+    let (ty, n) = apply(d, |x| x[0].outer(&x[1]));
     assert_eq!((ty.as_str(), n[..4].to_vec()), ("float32[4@X,2@Y]", vec![16.0, -12.0, -12.0, 9.0]));
     assert_eq!(rejected(&x.outer(&x)).0, ErrorKind::Sharding);
     let e: &[(&[usize], Spec)] = &[(&[4, 2], p!["X"]), (&[3], p![])];
-    let (ty, n) = of(e, |x| x[0].kron(&x[1]));
+    let (ty, n) = apply(e, |x| x[0].kron(&x[1]));
     assert_eq!((ty.as_str(), n[..6].to_vec()), ("float32[4@X,6]", vec![16.0, -12.0, 4.0, -12.0, 9.0, -3.0]));
     for bad in [
         x.tensordot(&x, 2),
@@ -196,25 +196,25 @@ fn what_is_no_number_is_passed_over() {
     let column = |j: usize| -> Vec<f64> {
         (0..4).map(|i| plain[i * 4 + j]).filter(|v| j > 0 && *v != -4.0 && *v != 3.0).collect()
     };
-    let (ty, n) = of(x, |x| holes(&x[0]).nansum(0));
+    let (ty, n) = apply(x, |x| holes(&x[0]).nansum(0));
     assert_eq!((ty.as_str(), n), ("float32[4@Y]", (0..4).map(|j| column(j).iter().sum::<f64>()).collect()));
-    let means = of(x, |x| holes(&x[0]).nanmean(0)).1;
+    let means = apply(x, |x| holes(&x[0]).nanmean(0)).1;
     for (j, mean) in means.iter().enumerate() {
         let c = column(j);
         assert!(j == 0 && mean.is_nan() || (mean - c.iter().sum::<f64>() / c.len() as f64).abs() < 1e-6);
     }
-    let most = of(x, |x| holes(&x[0]).nanmax(0)).1;
+    let most = apply(x, |x| holes(&x[0]).nanmax(0)).1;
     assert!(
         most[0].is_nan() && (1..4).all(|j| most[j] == column(j).iter().copied().fold(f64::MIN, f64::max))
     );
-    let least = of(x, |x| holes(&x[0]).nanmin(Dims::keep(0)));
+    let least = apply(x, |x| holes(&x[0]).nanmin(Dims::keep(0)));
     assert!(
         least.0 == "float32[1,4@Y]"
             && (1..4).all(|j| least.1[j] == column(j).iter().copied().fold(f64::MAX, f64::min))
     );
-    let products = of(x, |x| holes(&x[0]).nanprod(0)).1;
+    let products = apply(x, |x| holes(&x[0]).nanprod(0)).1;
     assert!((0..4).all(|j| products[j] == column(j).iter().product::<f64>()));
-    let spread = of(x, |x| holes(&x[0]).nanvar(0)).1;
+    let spread = apply(x, |x| holes(&x[0]).nanvar(0)).1;
     let var = |c: &[f64]| {
         let mean = c.iter().sum::<f64>() / c.len() as f64;
         c.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / c.len() as f64
@@ -238,21 +238,21 @@ fn what_is_no_number_is_passed_over() {
 fn statistics_are_those_of_plain_loops() {
     let x: &[(&[usize], Spec)] = &[(&[4, 4], p!["X", "Y"])];
     let plain: Vec<f64> = filled(&[4, 4]).astype(F64).to_vec().unwrap();
-    let (ty, n) = of(x, |x| x[0].count_nonzero(1));
+    let (ty, n) = apply(x, |x| x[0].count_nonzero(1));
     let want: Vec<f64> = plain.chunks(4).map(|r| r.iter().filter(|v| **v != 0.0).count() as f64).collect();
     assert_eq!((ty.as_str(), n), ("int32[4@X]", want));
-    let (ty, n) = of(x, |x| x[0].norm(..));
+    let (ty, n) = apply(x, |x| x[0].norm(..));
     assert!(ty == "float32[]" && (n[0] - plain.iter().map(|v| v * v).sum::<f64>().sqrt()).abs() < 1e-5);
     assert_eq!(Array::from([3, 4]).norm(0).item::<f32>().unwrap(), 5.0);
     let weighted: &[(&[usize], Spec)] = &[(&[4, 2], p!["X", "Y"]), (&[2], p!["Y"])];
-    let (ty, n) = of(weighted, |x| x[0].average(x[1].abs(), 1));
+    let (ty, n) = apply(weighted, |x| x[0].average(x[1].abs(), 1));
     assert_eq!(ty, "float32[4@X]");
     let w = [4.0, 3.0];
     let rows: Vec<f64> = filled(&[4, 2]).astype(F64).to_vec().unwrap();
     assert!(n.iter().zip(rows.chunks(2)).all(|(a, r)| (a - (r[0] * w[0] + r[1] * w[1]) / 7.0).abs() < 1e-6));
     let whole: &[(&[usize], Spec)] = &[(&[4, 2], p!["X"]), (&[4, 2], p!["X"])];
-    assert_eq!(of(whole, |x| x[0].average(&x[1], Dims::keep(0))).0, "float32[1,2]");
-    let (ty, n) = of(&[(&[2, 4], p![])], |x| x[0].cov());
+    assert_eq!(apply(whole, |x| x[0].average(&x[1], Dims::keep(0))).0, "float32[1,2]");
+    let (ty, n) = apply(&[(&[2, 4], p![])], |x| x[0].cov());
     let mean = |r: &[f64]| r.iter().sum::<f64>() / 4.0;
     let off: Vec<Vec<f64>> = plain[..8].chunks(4).map(|r| r.iter().map(|v| v - mean(r)).collect()).collect();
     let both: f64 = off[0].iter().zip(&off[1]).map(|(a, b)| a * b).sum::<f64>() / 3.0;
@@ -263,7 +263,7 @@ fn statistics_are_those_of_plain_loops() {
     assert!(rows.cov_to(p!["X"]).allclose(&filled(&[2, 4]).cov()).unwrap());
     assert_eq!(rejected(&filled(&[2, 4]).put(&mesh(), p!["X"]).cov()).0, ErrorKind::Sharding);
     assert_eq!(filled(&[4]).cov().shape().unwrap(), [0usize; 0]);
-    let (ty, n) = of(&[(&[4, 4], p!["X", "Y"]), (&[3], p![])], |x| x[0].isin(&x[1]));
+    let (ty, n) = apply(&[(&[4, 4], p!["X", "Y"]), (&[3], p![])], |x| x[0].isin(&x[1]));
     let want: Vec<f64> = plain.iter().map(|v| f64::from(u8::from([-4.0, 3.0, -1.0].contains(v)))).collect();
     assert_eq!((ty.as_str(), n), ("bool[4@X,4@Y]", want));
     assert_eq!(filled(&[2]).isin(Array::from(3.0f32)).to_vec::<bool>().unwrap(), [false, true]);
@@ -280,7 +280,7 @@ fn statistics_are_those_of_plain_loops() {
 
 #[test]
 fn a_map_takes_slice_after_slice() {
-    let (ty, n) = of(&[(&[3, 4], p![_, "X"])], |x| map(&x[0], |row| row.square() + 1.0));
+    let (ty, n) = apply(&[(&[3, 4], p![_, "X"])], |x| map(&x[0], |row| row.square() + 1.0));
     let want: Vec<f64> =
         filled(&[3, 4]).astype(F64).to_vec::<f64>().unwrap().iter().map(|v| v * v + 1.0).collect();
     assert_eq!((ty.as_str(), n), ("float32[3,4@X]", want));
@@ -296,7 +296,7 @@ fn values_between_points() {
     let points =
         || (Array::from([-3.0f32, -1.0, -1.0, 2.0, 6.0]), Array::from([1.0f32, 5.0, -5.0, 4.0, 0.0]));
     for spec in [p![], p!["X"], p!["X", "Y"]] {
-        let (ty, y) = of(&[(&[4, 6], spec)], |x| {
+        let (ty, y) = apply(&[(&[4, 6], spec)], |x| {
             let (xs, ys) = points();
             x[0].interp(&xs, &ys)
         });
@@ -329,11 +329,11 @@ fn values_between_points() {
     let g = grad((&at, &xs, &ys), |(x, xs, ys)| (x.interp(&xs, &ys) * Array::from([1.0f32, 10.0])).sum(..));
     assert_eq!(g.0.to_vec::<f32>().unwrap(), [2.0, 30.0]);
     assert_eq!(g.2.to_vec::<f32>().unwrap(), [0.5, 0.5, 5.0, 5.0, 0.0]);
-    let told = |y: Array| y.ty().unwrap_err();
-    assert_eq!(told(at.interp(&xs, &at)).kind(), ErrorKind::Shape);
-    assert_eq!(told(at.interp(&xs.astype(F64), &ys)).kind(), ErrorKind::Dtype);
+    let error_of = |y: Array| y.ty().unwrap_err();
+    assert_eq!(error_of(at.interp(&xs, &at)).kind(), ErrorKind::Shape);
+    assert_eq!(error_of(at.interp(&xs.astype(F64), &ys)).kind(), ErrorKind::Dtype);
     let split = Array::ones([4]).put(&mesh(), p!["X"]);
-    let e = told(at.interp(&split, &split));
+    let e = error_of(at.interp(&split, &split));
     assert!(e.to_string().contains("`.reshard(p![_])`"), "{e}");
 }
 
@@ -341,7 +341,7 @@ fn values_between_points() {
 fn searches_may_be_sharded() {
     let steps = Array::from([-3.0f32, -1.0, -1.0, 2.0, f32::NAN]);
     for right in [false, true] {
-        let (ty, y) = of(&[(&[4, 6], p!["X", "Y"])], |x| steps.searchsorted(&x[0], right));
+        let (ty, y) = apply(&[(&[4, 6], p!["X", "Y"])], |x| steps.searchsorted(&x[0], right));
         assert_eq!(ty, "int32[4@X,6@Y]");
         let x = filled(&[24]).to_vec::<f32>().unwrap();
         let count = |x: f32| [-3.0, -1.0, -1.0, 2.0].iter().filter(|s| **s < x || right && **s == x).count();

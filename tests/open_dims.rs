@@ -12,7 +12,7 @@ fn spec(x: &Array) -> Result<Spec> {
 fn an_open_dimension_stays_as_it_comes() -> Result<()> {
     let mesh = Mesh::auto([("X", 2), ("Y", 2)])?;
     let plain = Key::new(1).normal([8, 4]);
-    for (lies, asked, comes) in [
+    for (placed, asked, comes) in [
         (p![_, "Y"], p!["X", "?"], p!["X", "Y"]),
         (p![_, "Y"], p!["X", _], p!["X", _]),
         (p!["X", "Y"], p!["?", _], p!["X", _]),
@@ -21,8 +21,8 @@ fn an_open_dimension_stays_as_it_comes() -> Result<()> {
         (p![("X", "Y"), _], p![("X", "?"), _], p![("X", "Y"), _]),
     ] {
         let f = jit(move |x: &Array| (x * 2.0).constrain(asked));
-        let y = f.call(&plain.put(&mesh, lies))?;
-        assert_eq!(spec(&y)?, comes, "{lies} asked for {asked}");
+        let y = f.call(&plain.put(&mesh, placed))?;
+        assert_eq!(spec(&y)?, comes, "{placed} asked for {asked}");
         assert_eq!(y.to_vec::<f32>()?, (&plain * 2.0).to_vec::<f32>()?);
         // A batch adds a leading dimension, which is open in any case.
         let stacked = stack([&plain, &plain], 0);
@@ -87,12 +87,12 @@ fn what_moves_unasked_is_rejected_beyond_a_limit() -> Result<()> {
     // counts as requested.
     let wide = (Array::ones([64, 16]).put(&mesh, p![_, "X"]), Array::ones([16, 256]).put(&mesh, p!["X", _]));
     let made = jit(|x: &Array, w: &Array| x.dot_to(w, p![_, _]).reshard(p!["X", _]));
-    let told = made.lower((&wide.0, &wide.1))?.collectives().clone();
+    let report = made.lower((&wide.0, &wide.1))?.collectives().clone();
     assert!(
-        told.iter().any(|c| c.kind == CollectiveKind::AllGather) && told.iter().all(|c| c.requested),
-        "{told}"
+        report.iter().any(|c| c.kind == CollectiveKind::AllGather) && report.iter().all(|c| c.requested),
+        "{report}"
     );
-    assert!(made.implicit_reshard(ImplicitReshard::Deny(0)).lower((&wide.0, &wide.1)).is_ok(), "{told}");
+    assert!(made.implicit_reshard(ImplicitReshard::Deny(0)).lower((&wide.0, &wide.1)).is_ok(), "{report}");
     // Sums and halos are part of an operation, not implicit resharding.
     let sums = jit(|x: &Array| (x.sum(0), x.roll(1, 0))).implicit_reshard(ImplicitReshard::Deny(0));
     assert!(sums.call(&x).is_ok());

@@ -160,13 +160,13 @@ fn steps() -> impl Strategy<Value = Step> {
     ];
     let inside: Vec<fn(u8) -> Step> = vec![SumParts, Loop, Scan, Branch, Rows, Slope, At, |_| Inner];
     let indexed: Vec<fn(u8) -> Step> = vec![Take, Put, Sort, Running, Segments, SlopeOfRows];
-    let lies: Vec<fn([u8; 3]) -> Step> = vec![Reshard, Reshard, Constrain, Parts, Reduced, AutoInside];
+    let resharding: Vec<fn([u8; 3]) -> Step> = vec![Reshard, Reshard, Constrain, Parts, Reduced, AutoInside];
     prop_oneof![
         2 => select(plain),
         3 => (select(with), any::<u8>()).prop_map(|(f, d)| f(d)),
         2 => (select(inside), any::<u8>()).prop_map(|(f, d)| f(d)),
         1 => (select(indexed), any::<u8>()).prop_map(|(f, d)| f(d)),
-        2 => (select(lies), any::<[u8; 3]>()).prop_map(|(f, picks)| f(picks)),
+        2 => (select(resharding), any::<[u8; 3]>()).prop_map(|(f, picks)| f(picks)),
     ]
 }
 
@@ -463,9 +463,9 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
         let threads = threads.map_err(|e| fail("threads", e))?;
         let reference = reference.map_err(|e| fail("reference", e))?;
         let check = |ok: bool, what: &str| {
-            let told =
+            let message =
                 || format!("{what} ({done:?}): {lockstep:?}, alone {want:?}, one by one {one_by_one:?}");
-            if ok { Ok(()) } else { Err(TestCaseError::fail(told())) }
+            if ok { Ok(()) } else { Err(TestCaseError::fail(message())) }
         };
         check(lockstep.0 == type_of(&eager).to_string(), "another type than one by one")?;
         check(same(&threads.2, &lockstep.2), &format!("threads are not lockstep: {threads:?}"))?;

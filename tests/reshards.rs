@@ -10,7 +10,7 @@ use atmesh::{Axes, type_of};
 
 /// A sharding: the axes that shard each dimension, and the axes over which the value is partial.
 #[derive(Clone, Debug, PartialEq)]
-struct Lies {
+struct Layout {
     dims: Vec<Vec<&'static str>>,
     parts: Vec<&'static str>,
 }
@@ -35,18 +35,18 @@ impl Grid {
     }
     /// Returns every sharding of arrays of this rank: each axis shards a dimension, in any order
     /// among its axes, or none, or makes the value partial.
-    fn shardings(&self, rank: usize) -> Vec<Lies> {
-        let mut all = vec![Lies { dims: vec![Vec::new(); rank], parts: Vec::new() }];
+    fn shardings(&self, rank: usize) -> Vec<Layout> {
+        let mut all = vec![Layout { dims: vec![Vec::new(); rank], parts: Vec::new() }];
         for (axis, _) in &self.0 {
-            for lies in all.clone() {
+            for layout in all.clone() {
                 for d in 0..rank {
-                    for at in 0..=lies.dims[d].len() {
-                        let mut more = lies.clone();
+                    for at in 0..=layout.dims[d].len() {
+                        let mut more = layout.clone();
                         more.dims[d].insert(at, *axis);
                         all.push(more);
                     }
                 }
-                let mut more = lies.clone();
+                let mut more = layout.clone();
                 more.parts.push(*axis);
                 all.push(more);
             }
@@ -54,8 +54,8 @@ impl Grid {
         all
     }
     /// Returns true if a device's block holds the element, computed independently of the library.
-    fn holds(&self, lies: &Lies, device: usize, element: &[usize], sizes: &[usize]) -> bool {
-        lies.dims.iter().enumerate().all(|(d, axes)| {
+    fn holds(&self, layout: &Layout, device: usize, element: &[usize], sizes: &[usize]) -> bool {
+        layout.dims.iter().enumerate().all(|(d, axes)| {
             let mut block = (0, 1);
             for axis in axes {
                 let n = self.size(axis);
@@ -69,7 +69,7 @@ impl Grid {
     /// of devices that holds all partial values sums them on one device, which sends the sum to the
     /// others that need it. If the target is partial, one partial value has the element: the one
     /// with the minimum cost.
-    fn moves(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize]) -> usize {
+    fn moves(&self, from: &Layout, to: &Layout, element: &[usize], sizes: &[usize]) -> usize {
         let made: Vec<&str> = to.parts.iter().copied().filter(|a| !from.parts.contains(a)).collect();
         let mut by_part: Vec<(Vec<usize>, Vec<bool>)> = Vec::new();
         for d in 0..self.devices() {
@@ -83,7 +83,14 @@ impl Grid {
         by_part.iter().map(|p| self.moves_to(from, to, element, sizes, &p.1)).min().unwrap()
     }
     /// Returns the same count for the given destination devices.
-    fn moves_to(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize], want: &[bool]) -> usize {
+    fn moves_to(
+        &self,
+        from: &Layout,
+        to: &Layout,
+        element: &[usize],
+        sizes: &[usize],
+        want: &[bool],
+    ) -> usize {
         let gone: Vec<&str> = from.parts.iter().copied().filter(|a| !to.parts.contains(a)).collect();
         let ways: usize = gone.iter().map(|a| self.size(a)).product();
         let wants = |device: &usize| want[*device];
@@ -125,7 +132,7 @@ impl Grid {
 
 /// Returns true if blocks become partial values without communication: the axes are minor in a
 /// dimension, or shard nothing.
-fn in_place(from: &Lies, to: &Lies) -> bool {
+fn in_place(from: &Layout, to: &Layout) -> bool {
     from.dims.iter().zip(&to.dims).all(|(had, has)| {
         had.strip_prefix(&has[..]).is_some_and(|gone| gone.iter().all(|a| to.parts.contains(a)))
     })
@@ -134,8 +141,8 @@ fn in_place(from: &Lies, to: &Lies) -> bool {
 fn axes(names: &[&'static str]) -> Axes {
     names.iter().map(|a| Axis::from(*a)).collect()
 }
-fn spec_of(lies: &Lies) -> Spec {
-    Spec::from_dims(lies.dims.iter().map(|d| axes(d)).collect()).unreduced(axes(&lies.parts))
+fn spec_of(layout: &Layout) -> Spec {
+    Spec::from_dims(layout.dims.iter().map(|d| axes(d)).collect()).unreduced(axes(&layout.parts))
 }
 
 /// Tests resharding between all pairs of shardings.
@@ -144,7 +151,7 @@ fn every_pair(grid: &[usize], sizes: &[usize], run: &[EngineKind]) -> Result<()>
 }
 
 /// Tests resharding between all pairs of these shardings.
-fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -> bool) -> Result<()> {
+fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Layout) -> bool) -> Result<()> {
     let grid = Grid::new(grid);
     let mesh = Mesh::new(grid.0.iter().copied())?;
     let n: usize = sizes.iter().product();
@@ -156,7 +163,7 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
         index
     };
     let elements: Vec<Vec<usize>> = (0..n).map(place).collect();
-    let all: Vec<Lies> = grid.shardings(sizes.len()).into_iter().filter(these).collect();
+    let all: Vec<Layout> = grid.shardings(sizes.len()).into_iter().filter(these).collect();
     let mut wrong = Vec::new();
     for from in &all {
         let x = whole.put(&mesh, spec_of(from));
@@ -262,7 +269,7 @@ fn axes_of_one_device() -> Result<()> {
 #[test]
 fn two_by_two_by_two() -> Result<()> {
     every_pair(&[2, 2, 2], &[16], &BOTH)?;
-    pairs(&[2, 2, 2], &[8, 8], &BOTH[..1], |lies| lies.parts.is_empty())
+    pairs(&[2, 2, 2], &[8, 8], &BOTH[..1], |layout| layout.parts.is_empty())
 }
 
 #[test]
@@ -287,16 +294,16 @@ fn all_the_others() -> Result<()> {
 fn sets_too() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let mut all = Vec::new();
-    for lies in Grid::new(&[2, 2]).shardings(2).into_iter().filter(|lies| lies.parts.is_empty()) {
+    for layout in Grid::new(&[2, 2]).shardings(2).into_iter().filter(|layout| layout.parts.is_empty()) {
         let free: Vec<&str> =
-            ["X", "Y"].into_iter().filter(|a| !lies.dims.iter().flatten().any(|b| b == a)).collect();
+            ["X", "Y"].into_iter().filter(|a| !layout.dims.iter().flatten().any(|b| b == a)).collect();
         // Each axis that shards nothing is in neither set, unreduced, or reduced.
         for k in 0..3_usize.pow(free.len() as u32) {
             let of = |set: usize| -> Axes {
-                let digit = |i: usize| k / 3_usize.pow(i as u32) % 3;
-                (0..free.len()).filter(|i| digit(*i) == set).map(|i| Axis::from(free[i])).collect()
+                let choice = |i: usize| k / 3_usize.pow(i as u32) % 3;
+                (0..free.len()).filter(|i| choice(*i) == set).map(|i| Axis::from(free[i])).collect()
             };
-            all.push(spec_of(&lies).unreduced(of(1)).reduced(of(2)));
+            all.push(spec_of(&layout).unreduced(of(1)).reduced(of(2)));
         }
     }
     assert_eq!(all.len(), 27);
@@ -318,7 +325,7 @@ fn sets_too() -> Result<()> {
 /// unreduced, and the cotangent of that, which is reduced, becomes sharded; a reduced value becomes
 /// sharded, and the cotangent of that becomes unreduced.
 #[test]
-fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
+fn a_block_becomes_a_partial_value_in_place() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let numbers = [1.0_f32, -2.5, f32::INFINITY, 4.0, f32::NAN, 6.0, 1e-40, 8.0];
     let split = Array::from(numbers).put(&mesh, p!["X"]);

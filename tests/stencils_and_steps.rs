@@ -5,7 +5,7 @@ use atmesh::prelude::*;
 use atmesh::{CollectiveKind, Collectives};
 
 /// Returns the kind, the bytes of the busiest device, and the messages of each collective.
-fn told(c: &Collectives) -> Vec<(CollectiveKind, u64, u64)> {
+fn entries(c: &Collectives) -> Vec<(CollectiveKind, u64, u64)> {
     c.iter().map(|c| (c.kind, c.bytes_per_device, c.messages)).collect()
 }
 
@@ -19,15 +19,21 @@ fn five_points_exchange_four_edges_and_nine_points_corners_too() -> Result<()> {
         let at = |i: i64, j: i64| p.slice(ix![i..i + 64, j..j + 64]);
         at(0, 0) + at(0, 1) + at(0, 2) + at(1, 0) + at(1, 1) + at(1, 2) + at(2, 0) + at(2, 1) + at(2, 2)
     };
-    let laid = u.put(&mesh, p!["x", "y"]);
+    let placed = u.put(&mesh, p!["x", "y"]);
     // A neighbour on each side along x, and along y one that is on both sides: 24 messages, where 4
     // permutes by 8 devices are 32.
-    assert_eq!(told(jit(five).lower(&laid)?.collectives()), [(CollectiveKind::Halo, 2 * (128 + 64), 24)]);
+    assert_eq!(
+        entries(jit(five).lower(&placed)?.collectives()),
+        [(CollectiveKind::Halo, 2 * (128 + 64), 24)]
+    );
     // Two full edges, one of the other dimension, and two corners (4 permutes, the second pair with
     // the corners, are 2·128 + 2·72 = 400): 2·6 + 8 + 2·6 messages.
-    assert_eq!(told(jit(nine).lower(&laid)?.collectives()), [(CollectiveKind::Halo, 2 * (128 + 4) + 64, 32)]);
-    assert!(jit(five).call(&laid)?.allclose_with(&five(&u), 1e-5, 1e-5)?);
-    assert!(jit(nine).call(&laid)?.allclose_with(&nine(&u), 1e-5, 1e-5)?);
+    assert_eq!(
+        entries(jit(nine).lower(&placed)?.collectives()),
+        [(CollectiveKind::Halo, 2 * (128 + 4) + 64, 32)]
+    );
+    assert!(jit(five).call(&placed)?.allclose_with(&five(&u), 1e-5, 1e-5)?);
+    assert!(jit(nine).call(&placed)?.allclose_with(&nine(&u), 1e-5, 1e-5)?);
     Ok(())
 }
 
@@ -46,9 +52,9 @@ fn heat_in_place_exchanges_one_element_with_each_neighbour() -> Result<()> {
         let (both, one) =
             ((CollectiveKind::Halo, 4 * 2.min(n - 1), 2 * (n - 1)), (CollectiveKind::Halo, 4, n - 1));
         let forward = jit(run).lower(&x)?;
-        assert_eq!(told(forward.collectives()), [both], "{n}: {}", forward.collectives());
+        assert_eq!(entries(forward.collectives()), [both], "{n}: {}", forward.collectives());
         let slope = jit(|x: &Array| grad(x, |x| run(&x).square().sum(..))).lower(&x)?;
-        assert_eq!(told(slope.collectives()), [both, one, one], "{n}: {}", slope.collectives());
+        assert_eq!(entries(slope.collectives()), [both, one, one], "{n}: {}", slope.collectives());
         assert!(slope.collectives().iter().all(|c| c.count == 100));
     }
     Ok(())

@@ -27,7 +27,7 @@ impl Visit for Fields {
 
 /// All recorded spans and events.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     /// The spans, with their ids.
     spans: Vec<(u64, &'static str, Fields)>,
     open: Vec<u64>,
@@ -37,7 +37,7 @@ struct Told {
     events: Vec<(Option<&'static str>, Fields)>,
 }
 
-impl Told {
+impl Recorded {
     fn name(&self, number: u64) -> &'static str {
         self.spans.iter().find(|s| s.0 == number).unwrap().1
     }
@@ -45,11 +45,11 @@ impl Told {
 
 thread_local! {
     /// The recording of this thread; `None` if it does not record.
-    static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
+    static RECORDED: RefCell<Option<Recorded>> = const { RefCell::new(None) };
 }
 
-fn listening(f: impl FnOnce(&mut Told)) {
-    TOLD.with_borrow_mut(|told| told.as_mut().map(f));
+fn listening(f: impl FnOnce(&mut Recorded)) {
+    RECORDED.with_borrow_mut(|recorded| recorded.as_mut().map(f));
 }
 
 /// The subscriber of the process. One per thread would work only with one test at a time: whether a
@@ -67,7 +67,7 @@ impl Subscriber for Collects {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let mut fields = Fields::default();
         span.record(&mut fields);
-        listening(|told| told.spans.push((number, span.metadata().name(), fields)));
+        listening(|recorded| recorded.spans.push((number, span.metadata().name(), fields)));
         Id::from_u64(number)
     }
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -76,34 +76,34 @@ impl Subscriber for Collects {
         assert_eq!(*event.metadata().level(), Level::TRACE);
         let mut fields = Fields::default();
         event.record(&mut fields);
-        listening(|told| {
-            let within = told.open.last().map(|number| told.name(*number));
-            told.steps.push(event.metadata().name().into());
-            told.events.push((within, fields));
+        listening(|recorded| {
+            let within = recorded.open.last().map(|number| recorded.name(*number));
+            recorded.steps.push(event.metadata().name().into());
+            recorded.events.push((within, fields));
         });
     }
     fn enter(&self, id: &Id) {
-        listening(|told| {
-            told.steps.push(format!("+{}", told.name(id.into_u64())));
-            told.open.push(id.into_u64());
+        listening(|recorded| {
+            recorded.steps.push(format!("+{}", recorded.name(id.into_u64())));
+            recorded.open.push(id.into_u64());
         });
     }
     fn exit(&self, id: &Id) {
-        listening(|told| {
-            let last = told.open.pop();
+        listening(|recorded| {
+            let last = recorded.open.pop();
             assert_eq!(last, Some(id.into_u64()), "spans end in the order in which they are nested");
-            told.steps.push(format!("-{}", told.name(id.into_u64())));
+            recorded.steps.push(format!("-{}", recorded.name(id.into_u64())));
         });
     }
 }
 
 /// Runs a function and returns the events that it emits on this thread.
-fn told<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Told)> {
-    TOLD.set(Some(Told::default()));
+fn recorded<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Recorded)> {
+    RECORDED.set(Some(Recorded::default()));
     let made = f()?;
-    let told = TOLD.take().unwrap();
-    assert!(told.open.is_empty());
-    Ok((made, told))
+    let recorded = RECORDED.take().unwrap();
+    assert!(recorded.open.is_empty());
+    Ok((made, recorded))
 }
 
 fn arguments() -> Result<(Array, Array)> {
@@ -120,7 +120,7 @@ fn arguments() -> Result<(Array, Array)> {
 fn each_stage_is_a_span() -> Result<()> {
     let (x, w) = arguments()?;
     let layer = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
-    let (_, first) = told(|| layer.call((&x, &w)))?;
+    let (_, first) = recorded(|| layer.call((&x, &w)))?;
     let stages = ["+trace", "-trace", "+lower", "-lower", "+compile", "-compile", "+call", "-call"];
     assert_eq!(first.steps, stages);
     let fields = |name: &str| &first.spans.iter().find(|s| s.1 == name).unwrap().2.0;
@@ -129,14 +129,14 @@ fn each_stage_is_a_span() -> Result<()> {
     assert_eq!(fields("call")["engine"], "threads");
     assert_eq!(fields("call")["location"], fields("trace")["location"]);
     // A program that was compiled before only runs.
-    let (_, again) = told(|| layer.call((&x, &w)))?;
+    let (_, again) = recorded(|| layer.call((&x, &w)))?;
     assert_eq!(again.steps, ["+call", "-call"]);
     // Stage by stage, the spans are the same.
     let by_hand = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
-    let (_, by_hand) = told(|| by_hand.trace((&x, &w))?.lower()?.compile()?.call((&x, &w)))?;
+    let (_, by_hand) = recorded(|| by_hand.trace((&x, &w))?.lower()?.compile()?.call((&x, &w)))?;
     assert_eq!(by_hand.steps, stages);
     // A stage that fails ends its span.
-    let (error, failed) = told(|| Ok(jit(|x: &Array, w: &Array| x + w).call((&x, &w)).is_err()))?;
+    let (error, failed) = recorded(|| Ok(jit(|x: &Array, w: &Array| x + w).call((&x, &w)).is_err()))?;
     assert!(error);
     assert_eq!(failed.steps, ["+trace", "-trace"]);
     Ok(())
@@ -148,14 +148,15 @@ fn each_piece_of_a_measured_run_is_an_event_of_its_call() -> Result<()> {
     let step = |x: &Array, w: &Array| grad(w, |w| x.dot(&w).tanh().square().sum(..));
     for engine in [Threads, Lockstep] {
         let compiled = jit(step).engine(engine).lower((&x, &w))?.compile()?;
-        let ((_, timeline), told): ((Array, Timeline), Told) = told(|| compiled.profile((&x, &w)))?;
+        let ((_, timeline), recorded): ((Array, Timeline), Recorded) =
+            recorded(|| compiled.profile((&x, &w)))?;
         let n = timeline.spans().len();
         let mut steps = vec!["+call"];
         steps.resize(n + 1, "measured");
         steps.push("-call");
-        assert_eq!(told.steps, steps);
+        assert_eq!(recorded.steps, steps);
         // The events have the fields of the timeline, in its order.
-        for ((within, Fields(f)), s) in told.events.iter().zip(timeline.spans()) {
+        for ((within, Fields(f)), s) in recorded.events.iter().zip(timeline.spans()) {
             assert_eq!(*within, Some("call"));
             assert_eq!((f["track"].as_str(), f["what"].as_str()), (&*s.track.to_string(), s.activity.name()));
             assert_eq!((&f["op"], &f["kernel"]), (&s.op, &s.kernel));
@@ -167,7 +168,7 @@ fn each_piece_of_a_measured_run_is_an_event_of_its_call() -> Result<()> {
         }
         // All fields are filled in somewhere: lines and both phases occur.
         let some = |name: &str, value: &str| {
-            told.events.iter().any(|(_, f)| f.0.get(name).is_some_and(|v| v.contains(value)))
+            recorded.events.iter().any(|(_, f)| f.0.get(name).is_some_and(|v| v.contains(value)))
         };
         assert!(some("location", "tests/subscriber.rs:") && some("op", "dot_general"), "{timeline}");
         assert!(some("phase", "forward") && some("phase", "backward"), "{timeline}");

@@ -237,7 +237,7 @@ fn per_device_code_is_typed_on_blocks() {
 }
 
 #[test]
-fn captures_of_per_device_code_enter_as_they_lie() {
+fn captures_of_per_device_code_enter_as_they_are_sharded() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let f = jit(|a: &Array, w: &Array| {
         let body = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| {
@@ -291,12 +291,12 @@ fn loops_and_branches_in_per_device_code() {
 #[test]
 fn a_value_of_a_trace_on_another_thread_is_told_as_one() {
     let f = jit(|x: &Array| {
-        let told = std::thread::scope(|s| {
+        let error = std::thread::scope(|s| {
             let there = s.spawn(|| cond(true, || x + 1.0, || x.clone()).ty().unwrap_err());
             there.join().unwrap()
         });
-        assert!(told.to_string().contains("open on another thread"), "{told}");
-        assert_eq!(told.diagnostics()[0].op, "add", "{told}");
+        assert!(error.to_string().contains("open on another thread"), "{error}");
+        assert_eq!(error.diagnostics()[0].op, "add", "{error}");
         x + 1.0
     });
     let _ = f.call(Array::ones([2]));

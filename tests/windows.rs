@@ -453,8 +453,8 @@ fn windows_of_unreduced_values() -> Result<()> {
             let how = || WindowOptions::default().padding(padding.clone()).strides([stride, 1]);
             let sums = |x: &Array| x.window_sum_with([window, 1], how());
             let parts = sums(&x.put(&mesh, p![].unreduced("X")));
-            let told = format!("{n} {window} {stride} {padding:?}");
-            assert_eq!(parts.reshard(p![]).to_vec::<f32>()?, sums(&x).to_vec::<f32>()?, "{told}");
+            let label = format!("{n} {window} {stride} {padding:?}");
+            assert_eq!(parts.reshard(p![]).to_vec::<f32>()?, sums(&x).to_vec::<f32>()?, "{label}");
         }
     }
     Ok(())

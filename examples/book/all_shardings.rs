@@ -50,10 +50,10 @@ pub(crate) fn chapter() -> Result<()> {
     println!("\nEach block is drawn with the devices that hold it, in the colour of the first of them.\n");
     for spec in &specs {
         let x = Array::zeros(F32.array_type(shape).on(&mesh, *spec));
-        let (name, of_mesh) = (name(*spec), x.sharding()?.expect("it lies on a mesh"));
+        let (name, of_mesh) = (name(*spec), x.sharding()?.expect("it is on a mesh"));
         println!("## `{spec}` {{#{name}}}\n");
         println!("`{}`: each device holds `{}`.", type_of(&x), of_mesh.shard_shape(&shape)?);
-        println!("{}\n", told(&mesh, *spec));
+        println!("{}\n", block_text(&mesh, *spec));
         println!("![{spec}](pictures/{name}.svg)\n");
         println!(
             "<details><summary>in the terminal</summary>\n\n```text\n{}```\n\n</details>\n",
@@ -74,7 +74,7 @@ fn name(spec: Spec) -> String {
 }
 
 /// Describes a spec in words.
-fn told(mesh: &Mesh, spec: Spec) -> String {
+fn block_text(mesh: &Mesh, spec: Spec) -> String {
     let what = ["Rows", "Columns"];
     let dims = what.into_iter().zip(spec.dims()).filter(|(_, axes)| !axes.is_empty()).map(|(what, axes)| {
         let ways =

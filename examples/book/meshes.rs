@@ -45,7 +45,7 @@ pub(crate) fn chapter() -> Result<()> {
     // An auto axis is not part of an array's type, so the types below differ from mesh to mesh.
     for mesh in [&mesh, &Mesh::auto([("X", 2), ("Y", 4)])?, &mixed] {
         let x = Array::ones([8, 8]).put(mesh, p!["X", "Y"]);
-        println!("{:20} {}", type_of(&x).to_string(), x.sharding()?.expect("it lies on a mesh"));
+        println!("{:20} {}", type_of(&x).to_string(), x.sharding()?.expect("it is on a mesh"));
     }
     // ANCHOR_END: types
 

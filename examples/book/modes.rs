@@ -19,13 +19,13 @@ pub(crate) fn chapter() -> Result<()> {
     let program = layer.lower((&x, &w))?;
     println!("{}", communication(program.collectives()));
     let y = program.compile()?.call((&x, &w))?;
-    println!("{}, {}", type_of(&y), y.sharding()?.expect("it lies on a mesh"));
+    println!("{}, {}", type_of(&y), y.sharding()?.expect("it is on a mesh"));
     // ANCHOR_END: mixed
 
     section("constrain");
     // ANCHOR: constrain
     let pinned = jit(|x: &Array, w: &Array| x.dot(w).constrain(p![_, "model"]).relu());
-    println!("{}", pinned.call((&x, &w))?.sharding()?.expect("it lies on a mesh"));
+    println!("{}", pinned.call((&x, &w))?.sharding()?.expect("it is on a mesh"));
     rejected(x.constrain(p!["data"]).ty())?;
     rejected(x.reshard(p!["model", _]).ty())?;
     // ANCHOR_END: constrain
@@ -92,7 +92,7 @@ pub(crate) fn chapter() -> Result<()> {
         })
     });
     let y = f.call((&x, &w))?;
-    println!("outside: {}, {}", type_of(&y), y.sharding()?.expect("it lies on a mesh"));
+    println!("outside: {}, {}", type_of(&y), y.sharding()?.expect("it is on a mesh"));
     // ANCHOR_END: explicit
     assert!(y.allclose(&Key::new(0).normal([8, 8]).sin().dot(Key::new(1).normal([8, 8])))?);
 

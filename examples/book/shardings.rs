@@ -66,7 +66,7 @@ pub(crate) fn chapter() -> Result<()> {
     println!("{}", type_of(Array::ones([0, 8]).put(&mesh, p!["Y", _])));
     let auto = Mesh::auto([("X", 2), ("Y", 4)])?;
     let uneven = Array::ones([6, 8]).put(&auto, p!["Y", _]);
-    println!("{}\n{}", uneven.sharding()?.expect("it lies on a mesh"), uneven.visualize());
+    println!("{}\n{}", uneven.sharding()?.expect("it is on a mesh"), uneven.visualize());
     // ANCHOR_END: divide
 
     section("rank");

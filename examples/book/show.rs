@@ -81,11 +81,11 @@ pub(crate) fn communication(report: &Collectives) -> String {
     if report.is_empty() {
         return "no communication".into();
     }
-    let tell = |c: &atmesh::Collective| {
+    let summary = |c: &atmesh::Collective| {
         let times = if c.count > 1 { format!(", {} times", c.count) } else { String::new() };
         format!("{} over {}, {} bytes per device{times}", c.kind, c.axes, c.bytes_per_device)
     };
-    report.iter().map(tell).collect::<Vec<_>>().join("; ")
+    report.iter().map(summary).collect::<Vec<_>>().join("; ")
 }
 
 pub(crate) fn rejected<T>(result: Result<T>) -> Result<()> {
@@ -115,7 +115,7 @@ struct Column {
 }
 
 impl Column {
-    fn of((name, x): &(&str, &Array), side: f64) -> Column {
+    fn new((name, x): &(&str, &Array), side: f64) -> Column {
         let svg = x.visualize().to_svg_sized(side);
         let number = |name: &str| -> f64 {
             let from = svg.find(&format!(" {name}=\"")).map_or(0, |at| at + name.len() + 3);
@@ -201,13 +201,13 @@ pub(crate) fn figure(
 ) -> Result<()> {
     let Some(folder) = PICTURES.get() else { return Ok(()) };
     let side = if from.len() + to.len() == 1 { ALONE } else { SIDE };
-    let columns = |list: &[(&str, &Array)]| -> Vec<_> { list.iter().map(|x| Column::of(x, side)).collect() };
+    let columns = |list: &[(&str, &Array)]| -> Vec<_> { list.iter().map(|x| Column::new(x, side)).collect() };
     let (from, to) = (columns(from), columns(to));
     let wide = from.iter().chain(&to).map(|c| c.width() + 2.0 * GAP).fold(WIDE, f64::max);
     let listed =
         |columns: &[Column]| columns.iter().map(|c| c.caption.clone()).collect::<Vec<_>>().join("; ");
-    let told = [listed(&from), done.to_string(), listed(&to), beneath.to_string()];
-    let told = escaped(&told.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(" → "));
+    let title = [listed(&from), done.to_string(), listed(&to), beneath.to_string()];
+    let title = escaped(&title.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(" → "));
     let mut figure = Figure { body: String::new(), wide, y: GAP / 2.0 };
     figure.arrays(&from);
     if !to.is_empty() {
@@ -219,7 +219,7 @@ pub(crate) fn figure(
     let height = y + GAP / 2.0;
     let svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} \
-         {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\" role=\"img\">\n<title>{told}</title>\n<rect width=\"100%\" height=\"100%\" \
+         {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\" role=\"img\">\n<title>{title}</title>\n<rect width=\"100%\" height=\"100%\" \
          rx=\"8\" fill=\"#fafafa\"/>\n{body}</svg>\n"
     );
     std::fs::create_dir_all(folder).map_err(Error::other)?;

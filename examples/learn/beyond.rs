@@ -97,10 +97,10 @@ fn exercise_1() {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let (net, x) = started()?;
-    for told in [Annotate::Requested, Annotate::Explicit, Annotate::All] {
-        let module = jit(step).trace((&net, &x))?.to_stablehlo_with(Options::default().shardings(told))?;
+    for annotate in [Annotate::Requested, Annotate::Explicit, Annotate::All] {
+        let module = jit(step).trace((&net, &x))?.to_stablehlo_with(Options::default().shardings(annotate))?;
         let n = module.text().matches("sdy.sharding_constraint").count();
-        println!("{told:?}: {n} constraints in {} lines", module.text().lines().count());
+        println!("{annotate:?}: {n} constraints in {} lines", module.text().lines().count());
     }
     Ok(())
 }

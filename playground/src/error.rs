@@ -36,7 +36,7 @@ impl ErrorResponse {
         }))
     }
     /// Converts an error of the crate, without its helps, which are added separately.
-    pub(crate) fn of(error: &Error) -> ErrorResponse {
+    pub(crate) fn from_error(error: &Error) -> ErrorResponse {
         let Some(d) = error.diagnostics().first() else {
             return ErrorResponse::syntax("an error without words");
         };
@@ -73,22 +73,22 @@ impl ErrorResponse {
     pub(crate) fn json(&self, text: &str) -> Value {
         let helps: Vec<_> =
             self.0.helps.iter().map(|(help, source)| json!({ "text": help, "source": source })).collect();
-        json!({ "field": self.0.field, "text": self.told(text), "helps": helps })
+        json!({ "field": self.0.field, "text": self.text_for(text), "helps": helps })
     }
     /// Formats the title, the source line with the error underlined, and the operands.
-    fn told(&self, text: &str) -> String {
-        let mut told = format!("error[{}]: {}\n", self.0.kind, self.0.title);
+    fn text_for(&self, text: &str) -> String {
+        let mut out = format!("error[{}]: {}\n", self.0.kind, self.0.title);
         let inside = |at: usize| at <= text.len() && text.is_char_boundary(at);
         if let Some((from, to)) = self.0.span.filter(|s| inside(s.0) && inside(s.1)) {
             let start = text[..from].rfind('\n').map_or(0, |n| n + 1);
             let end = text[from..].find('\n').map_or(text.len(), |n| from + n);
             let marks = text[from..to.clamp(from, end)].chars().count().max(1);
             let (blanks, marks) = (" ".repeat(text[start..from].chars().count()), "^".repeat(marks));
-            told += &format!(" |\n | {}\n | {blanks}{marks}\n", &text[start..end]);
+            out += &format!(" |\n | {}\n | {blanks}{marks}\n", &text[start..end]);
         }
         if !self.0.beneath.is_empty() {
-            told += &format!(" |\n{}\n", self.0.beneath);
+            out += &format!(" |\n{}\n", self.0.beneath);
         }
-        told
+        out
     }
 }

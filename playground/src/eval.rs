@@ -232,7 +232,7 @@ impl<'a> Eval<'a> {
         if let Some(r) = first_error.borrow_mut().take() {
             return Err(r);
         }
-        out.map(Value::Array).map_err(|e| fixit::told(&e))
+        out.map(Value::Array).map_err(|e| fixit::without_source(&e))
     }
 }
 

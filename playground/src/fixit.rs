@@ -15,12 +15,12 @@ pub(crate) fn error_response(error: &Error, text: &str, node: &Node, operands: &
 }
 
 /// Returns the error with its helps as text only.
-pub(crate) fn told(error: &Error) -> ErrorResponse {
+pub(crate) fn without_source(error: &Error) -> ErrorResponse {
     helped(error, |_| None)
 }
 
 fn helped(error: &Error, source: impl Fn(&str) -> Option<String>) -> ErrorResponse {
-    let mut response = ErrorResponse::of(error);
+    let mut response = ErrorResponse::from_error(error);
     let Some(d) = error.diagnostics().first() else { return response };
     for (what, out) in &d.fault.out_shardings {
         let out = out.to_string();
@@ -52,9 +52,10 @@ fn replaced(help: &str, alone: bool, text: &str, node: &Node, operands: &[&Node]
     let mut edits: Vec<(usize, usize, String)> = Vec::new();
     if code.starts_with('.') {
         for (at, code) in &codes {
-            let told = help[..*at].rsplit("operand ").next().filter(|_| help[..*at].contains("operand "));
+            let after_name =
+                help[..*at].rsplit("operand ").next().filter(|_| help[..*at].contains("operand "));
             let number =
-                told.and_then(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok());
+                after_name.and_then(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok());
             // the operands that are arrays; for a method, first its object and then its arguments
             let operand = match number {
                 Some(n) => operands.get(n)?,

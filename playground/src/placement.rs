@@ -72,6 +72,6 @@ pub(crate) fn at(x: Array, target: Spec, mesh: &Mesh) -> Result<Array, ErrorResp
     }
     match out.ty() {
         Ok(_) => Ok(out),
-        Err(e) => Err(fixit::told(&e).within("target")),
+        Err(e) => Err(fixit::without_source(&e).within("target")),
     }
 }

@@ -77,8 +77,8 @@ fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, ErrorResponse> {
     let made = traced(&operands, &mesh, &body, run);
     match (first_error.borrow_mut().take(), made) {
         (Some(r), _) => Err(r),
-        (None, Err(e)) => Err(fixit::told(&e)),
-        (None, Ok(made)) => Ok(told(&mesh, &operands, made)),
+        (None, Err(e)) => Err(fixit::without_source(&e)),
+        (None, Ok(made)) => Ok(described(&mesh, &operands, made)),
     }
 }
 
@@ -111,7 +111,8 @@ fn mesh(text: &str) -> Result<Mesh, ErrorResponse> {
         )));
     };
     let made = if devices <= RUN_DEVICES { Mesh::new(axes) } else { Mesh::without_devices(axes) };
-    made.and_then(|m| if auto.is_empty() { Ok(m) } else { m.with_auto(auto) }).map_err(|e| fixit::told(&e))
+    made.and_then(|m| if auto.is_empty() { Ok(m) } else { m.with_auto(auto) })
+        .map_err(|e| fixit::without_source(&e))
 }
 
 /// An operand of the program.
@@ -132,7 +133,7 @@ fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, ErrorResponse> {
             )));
         };
         let (ty, over) = placement::split(ty)?;
-        let ty = ArrayType::parse(ty.trim(), mesh).map_err(|e| fixit::told(&e))?;
+        let ty = ArrayType::parse(ty.trim(), mesh).map_err(|e| fixit::without_source(&e))?;
         let spec = placement::joined(&ty, over, mesh)?;
         operands.push(Operand { name: name.trim().to_string(), ty, spec });
     }
@@ -249,8 +250,8 @@ fn too_large(types: &[ArrayType], made: &Made) -> Option<String> {
             "the mesh has more than {RUN_DEVICES} devices: it is abstract, and gives types and reports only"
         ));
     }
-    let told = format!("values are computed for arrays of at most {RUN_ELEMENTS} elements");
-    (elements > RUN_ELEMENTS || made.report.peak_bytes() > RUN_BYTES).then_some(told)
+    let message = format!("values are computed for arrays of at most {RUN_ELEMENTS} elements");
+    (elements > RUN_ELEMENTS || made.report.peak_bytes() > RUN_BYTES).then_some(message)
 }
 
 /// Returns 0, 1, 2, … as an array of this type.
@@ -281,7 +282,7 @@ fn picture(ty: &ArrayType, spec: Spec, mesh: &Mesh) -> Json {
 }
 
 /// Returns the fields of the answer.
-fn told(mesh: &Mesh, operands: &[Operand], made: Made) -> Json {
+fn described(mesh: &Mesh, operands: &[Operand], made: Made) -> Json {
     let over = |ty: &ArrayType, spec: Spec| match spec == ty.spec {
         true => ty.to_string(),
         false => format!("{ty}, sharded as {spec}"),

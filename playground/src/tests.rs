@@ -14,23 +14,23 @@ fn text(answer: &Value) -> &str {
 /// Checks the type of a program of `a` and `b` on a 2×4 mesh, or its error with the helps.
 fn check(a: &str, b: &str, program: &str, want: Expect) {
     let answer = ask("X=2, Y=4", &format!("a: {a}\nb: {b}"), program, "");
-    let mut told = match answer["result"]["type"].as_str() {
+    let mut output = match answer["result"]["type"].as_str() {
         Some(ty) => format!("{ty}\n"),
         None => text(&answer).to_string(),
     };
     for help in answer["error"]["helps"].as_array().into_iter().flatten() {
-        told +=
+        output +=
             &format!("{} => {}\n", help["text"].as_str().unwrap(), help["source"].as_str().unwrap_or("-"));
     }
     for row in answer["collectives"].as_array().into_iter().flatten() {
-        told += &format!(
+        output += &format!(
             "{} over {}: {} bytes\n",
             row["kind"].as_str().unwrap(),
             row["axes"].as_str().unwrap(),
             row["bytes"]
         );
     }
-    want.assert_eq(&told);
+    want.assert_eq(&output);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_applied_is_accepted() {
     }
 }
 #[test]
-fn bad_input_is_told() {
+fn bad_input_is_an_error() {
     let (a, b) = ("float32[8]", "float32[8]");
     for program in [
         "",
@@ -317,14 +317,14 @@ fn auto_axes_are_placed_and_propagated() {
     assert_eq!(answer["result"]["type"], "float32[10], sharded as p![\"X\"]", "{answer}");
     let answer = ask("X=2, Y=4 auto", "x: float32[8@X,8] over [_,Y]", "x.exp()", "");
     assert_eq!(answer["result"]["type"], "float32[8@X,8], sharded as p![\"X\", \"Y\"]", "{answer}");
-    for (mesh, operand, told) in [
+    for (mesh, operand, output) in [
         ("X=4", "x: float32[8] over X", "X is no auto axis of Mesh(X: 4): write it in the type, like 8@X"),
         ("X=4 auto", "x: float32[8] over Z", "Z is no auto axis"),
         ("X=4 auto", "x: float32[8] over [_,X]", "float32[8] has 1 dimensions"),
         ("X=4 auto", "x: float32[8@X]", "auto"),
     ] {
         let answer = ask(mesh, operand, "x", "");
-        assert!(text(&answer).contains(told), "{mesh} {operand}: {answer}");
+        assert!(text(&answer).contains(output), "{mesh} {operand}: {answer}");
     }
     // an abstract mesh with a placed operand
     let answer = ask("X=65536 auto", "x: float32[65536,8] over X", "x.sum(0)", "");

@@ -75,27 +75,28 @@ impl Program {
         let mesh = Mesh::auto(self.mesh.iter().copied())?;
         let devices: usize = self.mesh.iter().map(|axis| axis.1).product();
         let lowered = jit(|a: &V| self.constrained(&mesh, a)).lower(&self.operands(&mesh))?;
-        let told = lowered.collectives();
-        Ok((told.bytes(), told.total_bytes().div_ceil(devices as u64)))
+        let report = lowered.collectives();
+        Ok((report.bytes(), report.total_bytes().div_ceil(devices as u64)))
     }
     /// Returns the differences when equations are reordered and operands of commutative operations
     /// are swapped.
     fn otherwise(&self, variants: u64) -> Result<Vec<String>> {
         let mesh = Mesh::auto(self.mesh.iter().copied())?;
         let traced = jit(|a: &V| self.constrained(&mesh, a)).trace(&self.operands(&mesh))?;
-        let (told, results) = order::planned(traced.program())?;
+        let (report, results) = order::planned(traced.program())?;
         let mut differ = Vec::new();
         for (seed, swap) in (0..variants).flat_map(|seed| [(seed, false), (seed, true)]) {
             let rng = &mut Rng::new(seed);
             let p = traced.program();
             let other = if swap { order::otherwise(p, rng) } else { order::written(p, rng, false) };
             let (other, placed) = order::planned(&other)?;
-            if (told.bytes(), told.total_bytes()) != (other.bytes(), other.total_bytes()) || results != placed
+            if (report.bytes(), report.total_bytes()) != (other.bytes(), other.total_bytes())
+                || results != placed
             {
                 differ.push(format!(
                     "{}, seed {seed}, swapped {swap}: {} and {} bytes",
                     self.name,
-                    told.bytes(),
+                    report.bytes(),
                     other.bytes()
                 ));
             }
@@ -267,18 +268,18 @@ fn the_order_of_equations_permutes_steps() -> Result<()> {
 /// keeps rows that stay in cache out of memory.)
 #[test]
 fn what_is_told_to_be_held_is_near_what_is_allocated() -> Result<()> {
-    let (mut sum, mut told) = (0.0, String::new());
+    let (mut sum, mut table) = (0.0, String::new());
     let programs = programs();
     for p in &programs {
         let mesh = Mesh::auto(p.mesh.iter().map(|axis| (axis.0, 1)))?;
         let lowered = jit(|a: &V| p.constrained(&mesh, a)).lower(&p.operands(&mesh))?;
         let held = lowered.memory().peak_bytes as f64;
         let allocated = lowered.compile()?.report().peak_bytes() as f64;
-        writeln!(told, "{}: {held} bytes, {allocated} are allocated", p.name).unwrap();
-        assert!((0.5..1.51).contains(&(held / allocated)), "{told}");
+        writeln!(table, "{}: {held} bytes, {allocated} are allocated", p.name).unwrap();
+        assert!((0.5..1.51).contains(&(held / allocated)), "{table}");
         sum += (held / allocated).ln().abs();
     }
     let mean = (sum / programs.len() as f64).exp();
-    assert!(mean < 1.2, "{mean:.3} on average:\n{told}");
+    assert!(mean < 1.2, "{mean:.3} on average:\n{table}");
     Ok(())
 }

@@ -26,7 +26,7 @@ fn differs(a: &str, b: &str) -> Option<String> {
 
 /// Returns all printed forms of a program: as written, placed and lowered; and its collectives,
 /// memory and plan.
-fn told<I: Tree, O>(lowered: &atmesh::Lowered<I, O>) -> Result<String> {
+fn report_text<I: Tree, O>(lowered: &atmesh::Lowered<I, O>) -> Result<String> {
     let machine = Machine::new("any").flops(F32, 1e12).memory(1e12, 1e11).links(Link::ring(1e9));
     let (program, spmd) = (lowered.program(), lowered.spmd());
     let (moved, held, plan) = (lowered.collectives(), lowered.memory(), lowered.plan(&machine)?);
@@ -62,7 +62,7 @@ impl Program {
         let operands: V =
             each.map(|(k, (shape, s))| Key::new(k as u64).uniform(shape.clone()).put(&mesh, *s)).collect();
         let f = jit(|a: &V| p.constrained(&mesh, a));
-        Ok((told(&f.lower(&operands)?)?, bits(&f.call(&operands)?)?))
+        Ok((report_text(&f.lower(&operands)?)?, bits(&f.call(&operands)?)?))
     }
 }
 
@@ -72,7 +72,7 @@ fn other_names_of_axes_change_no_byte() -> Result<()> {
     let mut wrong = Vec::new();
     for p in programs() {
         let ((text, y), (other, z)) = (p.seen(AXES[0])?, p.seen(AXES[1])?);
-        assert!(text.contains(AXES[0][0]) && other.contains(AXES[1][0]), "{}: axes are told", p.name);
+        assert!(text.contains(AXES[0][0]) && other.contains(AXES[1][0]), "{}: axes are printed", p.name);
         if let Some(line) = differs(&text, &put_back(&other, &names)) {
             wrong.push(format!("{}: {line}", p.name));
         }
@@ -86,7 +86,7 @@ fn other_names_of_axes_change_no_byte() -> Result<()> {
 trait State: Tree + Clone {
     /// The names of the fields, and the checkpoint name of the scores.
     const NAMES: [&'static str; 4];
-    fn of(fields: [Array; 3]) -> Self;
+    fn from_fields(fields: [Array; 3]) -> Self;
     fn fields(&self) -> [&Array; 3];
 }
 
@@ -98,7 +98,7 @@ macro_rules! state {
         }
         impl State for $state {
             const NAMES: [&'static str; 4] = [$(stringify!($field),)* $kept];
-            fn of([$($field),*]: [Array; 3]) -> Self {
+            fn from_fields([$($field),*]: [Array; 3]) -> Self {
                 $state { $($field),* }
             }
             fn fields(&self) -> [&Array; 3] {
@@ -120,7 +120,7 @@ where
     let mesh = Mesh::new([(rows, 4), (columns, 2)])?.with_auto([columns])?;
     let spec = |axes: [Axis; 2]| Spec::from_dims(axes.map(Axes::from).to_vec());
     let random = |seed: u64, shape: [usize; 2]| Key::new(seed).normal(shape) * 0.1;
-    let state = S::of([1, 2, 3].map(|k| random(k, [16, 32]).put(&mesh, spec([rows, columns]))));
+    let state = S::from_fields([1, 2, 3].map(|k| random(k, [16, 32]).put(&mesh, spec([rows, columns]))));
     let x = random(4, [64, 16]).put(&mesh, spec([rows, columns]));
     let train = |state: S, x: &Array| {
         let [w, mean, square] = state.fields();
@@ -133,13 +133,13 @@ where
         });
         let mean = 0.9 * mean + 0.1 * &g;
         let square = 0.99 * square + 0.01 * g.square();
-        S::of([w - 0.1 * &mean / (square.sqrt() + 1e-8), mean, square])
+        S::from_fields([w - 0.1 * &mean / (square.sqrt() + 1e-8), mean, square])
     };
     let f = jit(train).donate(0);
     let lowered = f.lower((state.clone(), x.clone()))?;
-    let text = told(&lowered)?;
+    let text = report_text(&lowered)?;
     for name in axes.into_iter().chain(S::NAMES[..3].iter().copied()) {
-        assert!(text.contains(name), "{name} is not told:\n{text}");
+        assert!(text.contains(name), "{name} is not printed:\n{text}");
     }
     let new = f.call((state, x))?;
     Ok((text, bits(&new.fields().map(Array::clone).to_vec())?))

@@ -61,13 +61,13 @@ fn a_step_of_two_layers_moves_what_the_formulas_say() -> Result<()> {
         let all = W + B1 + W + B2;
         // For few rows, fewer bytes are moved in another way (weights stay in place, or each device
         // computes all rows), and also for many rows if sums are scattered or products exchanged.
-        let says = |what: &str, exact: bool, told: Collectives, want: [usize; 4]| {
-            let own = by_kind(&told);
+        let says = |what: &str, exact: bool, report: Collectives, want: [usize; 4]| {
+            let own = by_kind(&report);
             assert!(
                 own.iter().sum::<usize>() <= want.iter().sum(),
-                "{what}, batch {batch}, {want:?}\n{told}"
+                "{what}, batch {batch}, {want:?}\n{report}"
             );
-            assert!(own == want || !exact, "{what}, batch {batch}, {want:?}\n{told}");
+            assert!(own == want || !exact, "{what}, batch {batch}, {want:?}\n{report}");
         };
         let whole = [p![], p![], p![], p![]];
         says("data", batch > 64, moved(LINE, batch, rows, whole)?, [2 * ring(all, 8), 0, 0, 0]);

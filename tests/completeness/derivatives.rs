@@ -60,7 +60,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 
 /// The shardings of the operands.
 #[derive(Clone, Debug)]
-struct Lies {
+struct Placement {
     mesh: Option<Mesh>,
     specs: Vec<Spec>,
 }
@@ -137,11 +137,11 @@ fn twice<T: Clone>(list: &[T], complex: &[bool]) -> Vec<T> {
 
 impl Subject {
     /// Returns the arrays of a point; operands that are not floats get bit patterns.
-    fn place(&self, xs: &[Vec<f64>], lies: &Lies) -> Vec<Array> {
-        let arrays = self.types.iter().zip(xs).zip(&lies.specs).map(|((ty, x), spec)| {
+    fn place(&self, xs: &[Vec<f64>], placement: &Placement) -> Vec<Array> {
+        let arrays = self.types.iter().zip(xs).zip(&placement.specs).map(|((ty, x), spec)| {
             let x = Array::from(x.clone()).reshape(&ty.shape);
             let x = if ty.dtype == Bool { x.gt(0.3) } else { x.astype(ty.dtype) };
-            match &lies.mesh {
+            match &placement.mesh {
                 Some(mesh) => x.put(mesh, *spec),
                 None => x,
             }
@@ -152,8 +152,8 @@ impl Subject {
     fn at(&self, xs: &[Array]) -> Vec<Array> {
         (self.run)(xs).into_iter().filter(|y| y.ty().map_or(true, |t| t.dtype.is_float())).collect()
     }
-    fn whole(&self) -> Lies {
-        Lies { mesh: None, specs: self.types.iter().map(|t| Spec::replicated(t.rank())).collect() }
+    fn whole(&self) -> Placement {
+        Placement { mesh: None, specs: self.types.iter().map(|t| Spec::replicated(t.rank())).collect() }
     }
     fn values(&self, ys: &[Array]) -> Vec<Vec<f64>> {
         let one = |y: &Array| y.to_vec::<f64>().unwrap_or_else(|e| panic!("{}: {e}", self.name));
@@ -161,12 +161,12 @@ impl Subject {
     }
     /// Returns finite differences along `t` with respect to the operands in `active`.
     fn differences(&self, xs: &[Vec<f64>], ts: &[Vec<f64>], active: &[usize]) -> Vec<Vec<f64>> {
-        let lies = self.whole();
+        let placement = self.whole();
         let at = |step: f64| {
             let moved: Vec<Vec<f64>> = (xs.iter().zip(ts).enumerate())
                 .map(|(k, (x, t))| along(x, t, if active.contains(&k) { step } else { 0.0 }))
                 .collect();
-            self.values(&self.at(&self.place(&moved, &lies)))
+            self.values(&self.at(&self.place(&moved, &placement)))
         };
         let (above, below) = (at(STEP), at(-STEP));
         let slope = |(a, b): (&f64, &f64)| (a - b) / (2.0 * STEP);
@@ -175,11 +175,11 @@ impl Subject {
 
     /// Compares tangents and cotangents of the operands in `active`, with these shardings, with
     /// finite differences.
-    fn check(&self, xs: &[Vec<f64>], active: &[usize], lies: &Lies) {
+    fn check(&self, xs: &[Vec<f64>], active: &[usize], placement: &Placement) {
         let name = self.name;
         let ts: Vec<Vec<f64>> = xs.iter().enumerate().map(|(k, x)| direction(x.len(), k)).collect();
         let wanted = self.differences(xs, &ts, active);
-        let arrays = self.place(xs, lies);
+        let arrays = self.place(xs, placement);
         let pick = |all: &[Array]| -> Vec<Array> { active.iter().map(|k| all[*k].clone()).collect() };
         let f = |moved: Vec<Array>| {
             let mut all = arrays.clone();
@@ -188,13 +188,13 @@ impl Subject {
             }
             self.at(&all)
         };
-        let what = format!("{name} by {active:?}, operands lying as {:?}", lies.specs);
+        let what = format!("{name} by {active:?}, operands sharded as {:?}", placement.specs);
         let ty = |a: &Array| a.ty().unwrap_or_else(|e| panic!("{what}: {e}"));
         let near = |got: f64, want: f64, how: &str| {
             assert!((got - want).abs() < 1e-6 * (1.0 + want.abs()), "{what}, {how}: {got}, not {want}");
         };
         // Forward mode.
-        let (ys, dys) = jvp(pick(&arrays), pick(&self.place(&ts, lies)), f);
+        let (ys, dys) = jvp(pick(&arrays), pick(&self.place(&ts, placement)), f);
         assert_eq!(dys.len(), wanted.len(), "{what}");
         for ((y, dy), want) in ys.iter().zip(&dys).zip(&wanted) {
             assert_eq!(ty(dy), ty(y), "{what}: the tangent's type");
@@ -218,8 +218,8 @@ impl Subject {
         for (k, grad) in active.iter().zip(&grads) {
             let wanted = cotangent_type(&ty(&arrays[*k]));
             // The cotangent of a value without a mesh may be placed on a mesh, unsharded.
-            let lies = ArrayType { mesh: wanted.mesh.clone().and(ty(grad).mesh), ..ty(grad) };
-            assert_eq!(lies, wanted, "{what}: the type of cotangent {k}");
+            let placement = ArrayType { mesh: wanted.mesh.clone().and(ty(grad).mesh), ..ty(grad) };
+            assert_eq!(placement, wanted, "{what}: the type of cotangent {k}");
             let by_difference = self.differences(xs, &ts, &[*k]);
             let want: f64 = by_difference.iter().zip(&cts).map(|(d, ct)| dot(d, ct)).sum();
             near(dot(&self.values(std::slice::from_ref(grad))[0], &ts[*k]), want, &format!("cotangent {k}"));
@@ -287,7 +287,7 @@ fn some<T: Clone>(all: &[T], n: usize) -> Vec<T> {
 
 /// Returns operand shardings that the primitive accepts: sharded only, with reduced operands, and
 /// with unreduced operands.
-fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
+fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Placement> {
     let explicit = |a: Axis| mesh.axis_type(a) == Some(AxisType::Explicit);
     let mut kinds = [Vec::new(), Vec::new(), Vec::new()];
     let choices: Vec<Vec<Spec>> = types.iter().map(|ty| specs(&ty.shape, mesh)).collect();
@@ -311,7 +311,7 @@ fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
             (false, true) => 1,
             _ => 0,
         };
-        kinds[kind].push(Lies { mesh: Some(mesh.clone()), specs: chosen });
+        kinds[kind].push(Placement { mesh: Some(mesh.clone()), specs: chosen });
     }
     let [split, reduced, unreduced] = kinds;
     let most = if types.len() > 2 { 4 } else { 6 };
@@ -384,8 +384,8 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
     if REJECTED.iter().any(|r| r.0 == name) {
         let arrays = subject.place(&points[0], &subject.whole());
         let (_, dys) = jvp(arrays.clone(), arrays, |xs: Vec<Array>| subject.at(&xs));
-        let told = dys.first().map(|dy| dy.ty().map_or_else(|e| e.to_string(), |t| t.to_string()));
-        assert!(told.as_ref().is_none_or(|t| t.contains("has no derivative")), "{name}: {told:?}");
+        let message = dys.first().map(|dy| dy.ty().map_or_else(|e| e.to_string(), |t| t.to_string()));
+        assert!(message.as_ref().is_none_or(|t| t.contains("has no derivative")), "{name}: {message:?}");
         return;
     }
     for xs in &points {
@@ -403,9 +403,9 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
     };
     let layouts = layouts(&prim, &types, &mesh);
     assert!(!layouts.is_empty(), "{name}: its example takes no sharded operand: give it sizes of 2s and 3s");
-    for mut lies in layouts {
-        lies.specs = twice(&lies.specs, &complex);
-        subject.check(&points[0], &subject.floats, &lies);
+    for mut placement in layouts {
+        placement.specs = twice(&placement.specs, &complex);
+        subject.check(&points[0], &subject.floats, &placement);
     }
 }
 

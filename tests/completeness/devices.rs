@@ -81,7 +81,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// The shardings of the operands, and the requested sharding of a result.
-struct Laid {
+struct Assignment {
     operands: Vec<Spec>,
     result: Option<(usize, Spec)>,
 }
@@ -93,27 +93,27 @@ fn only(rank: usize, dim: usize, axes: &Axes) -> Spec {
 
 /// Returns the layouts to test: all unsharded; each dimension of each operand and of each result,
 /// over each axis and over all axes; and all operands sharded together.
-fn layouts(types: &[ArrayType], results: &[ArrayType], mesh: &Mesh) -> Vec<Laid> {
+fn layouts(types: &[ArrayType], results: &[ArrayType], mesh: &Mesh) -> Vec<Assignment> {
     let names: Vec<Axis> = mesh.axis_names().to_vec();
     let mut over: Vec<Axes> = names.iter().copied().map(Axes::from).collect();
     if names.len() > 1 {
         over.push(names.iter().copied().collect());
     }
     let whole: Vec<Spec> = types.iter().map(|t| Spec::replicated(t.rank())).collect();
-    let mut all = vec![Laid { operands: whole.clone(), result: None }];
+    let mut all = vec![Assignment { operands: whole.clone(), result: None }];
     for (k, ty) in types.iter().enumerate() {
         for d in 0..ty.rank() {
             for axes in &over {
                 let mut operands = whole.clone();
                 operands[k] = only(ty.rank(), d, axes);
-                all.push(Laid { operands, result: None });
+                all.push(Assignment { operands, result: None });
             }
         }
     }
     for (k, ty) in results.iter().enumerate() {
         for d in 0..ty.rank() {
             let spec = only(ty.rank(), d, over.last().expect("a mesh has an axis"));
-            all.push(Laid { operands: whole.clone(), result: Some((k, spec)) });
+            all.push(Assignment { operands: whole.clone(), result: Some((k, spec)) });
         }
     }
     // The first dimensions are sharded over the first axis, the next ones over the next axis.
@@ -122,7 +122,7 @@ fn layouts(types: &[ArrayType], results: &[ArrayType], mesh: &Mesh) -> Vec<Laid>
         Spec::from_dims((0..ty.rank()).map(entry).collect())
     };
     if types.len() > 1 || names.len() > 1 {
-        all.push(Laid { operands: types.iter().map(first).collect(), result: None });
+        all.push(Assignment { operands: types.iter().map(first).collect(), result: None });
     }
     all
 }
@@ -194,7 +194,7 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
     for mode in [AxisType::Auto, AxisType::Explicit] {
         let explicit = mode == AxisType::Explicit;
         for mesh in meshes(mode) {
-            for laid in layouts(types, &results, &mesh) {
+            for assignment in layouts(types, &results, &mesh) {
                 let asked = only(2, 0, &Axes::from("X"));
                 let prim: Prim = match () {
                     () if prim.downcast_ref::<Reshard>().is_some() => {
@@ -203,7 +203,7 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
                         Arc::new(Reshard::new(mesh.clone(), spec))
                     }
                     () if prim.downcast_ref::<Constrain>().is_some() => {
-                        let spec = if explicit { laid.operands[0] } else { asked };
+                        let spec = if explicit { assignment.operands[0] } else { asked };
                         Arc::new(Constrain::new(mesh.clone(), spec))
                     }
                     () => prim.clone(),
@@ -211,9 +211,9 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
                 if explicit {
                     let fits = |(ty, spec): (&ArrayType, &Spec)| divides(ty, *spec, &mesh);
                     let on = |(ty, spec): (&ArrayType, &Spec)| ty.clone().on(&mesh, *spec);
-                    let placed = || types.iter().zip(&laid.operands).map(on).collect::<Vec<_>>();
-                    if laid.result.is_some()
-                        || !types.iter().zip(&laid.operands).all(fits)
+                    let placed = || types.iter().zip(&assignment.operands).map(on).collect::<Vec<_>>();
+                    if assignment.result.is_some()
+                        || !types.iter().zip(&assignment.operands).all(fits)
                         || prim.types(&operands(&placed())).is_err()
                     {
                         continue;
@@ -221,10 +221,10 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
                     ran.explicit += 1;
                 }
                 let placed: Vec<Array> =
-                    xs.iter().zip(&laid.operands).map(|(x, spec)| x.put(&mesh, *spec)).collect();
+                    xs.iter().zip(&assignment.operands).map(|(x, spec)| x.put(&mesh, *spec)).collect();
                 let f = jit(|xs: &Vec<Array>| {
                     let mut ys = apply(&prim, xs);
-                    if let Some((k, spec)) = laid.result {
+                    if let Some((k, spec)) = assignment.result {
                         ys[k] = ys[k].constrain_on(&mesh, spec);
                     }
                     ys
@@ -236,7 +236,7 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
                     lowered.compile()?.call(&placed)?.iter().map(read).collect()
                 };
                 let got = run();
-                let what = format!("{mode:?}, {:?}, results {:?}", laid.operands, laid.result);
+                let what = format!("{mode:?}, {:?}, results {:?}", assignment.operands, assignment.result);
                 ran.compare(name, &mesh, &what, &kinds, got, &want);
             }
         }

@@ -470,7 +470,7 @@ pub(super) fn numbers(ty: &ArrayType, seed: usize) -> Array {
 struct Made(Vec<(String, Option<Sharding>, Vec<u64>)>);
 
 impl Made {
-    fn of(ys: Vec<Array>) -> Result<Made> {
+    fn from_results(ys: Vec<Array>) -> Result<Made> {
         let one = |y: &Array| -> Result<_> {
             let (ty, sharding) = (y.ty()?, y.sharding()?);
             let y = match ty.spec.unreduced_axes().is_empty() {
@@ -521,7 +521,7 @@ fn run(prim: &Prim, types: &[ArrayType], xs: &[Array]) -> Result<Vec<Made>> {
     };
     if prim.collective().is_none() {
         let nested = checkpoint(xs.to_vec(), |xs: Vec<Array>| apply(&xs));
-        return Ok(vec![Made::of(apply(xs))?, Made::of(nested)?]);
+        return Ok(vec![Made::from_results(apply(xs))?, Made::from_results(nested)?]);
     }
     let results = prim.types(&operands(types)).map_err(Error::from)?;
     let manual = types.iter().chain(&results).find_map(|t| t.mesh.clone()).expect("a body is on a mesh");
@@ -531,7 +531,7 @@ fn run(prim: &Prim, types: &[ArrayType], xs: &[Array]) -> Result<Vec<Made>> {
     // An extra operand ensures that there is at least one.
     let (ins, xs) = ([ins, vec![p![]]].concat(), [xs, &[Array::from(0.0)]].concat());
     let body = |xs: &Vec<Array>| apply(&xs[..xs.len() - 1]);
-    Ok(vec![Made::of(shard_map(&mesh, ins, outs, body).call(&xs)?)?])
+    Ok(vec![Made::from_results(shard_map(&mesh, ins, outs, body).call(&xs)?)?])
 }
 
 /// Returns arrays of these types, on `mesh` if it is given. A varying block is one of two.
@@ -563,13 +563,13 @@ fn two_that_differ_in_one_field_are_two() -> Result<()> {
             assert!(state.hash_one(&*prim) == state.hash_one(&*prim.clone()));
             let mut why = Vec::new();
             for mesh in [None, Some(&mesh)] {
-                let lies = match mesh {
+                let placed = match mesh {
                     Some(mesh) if prim.collective().is_none() => {
                         types.iter().map(|t| ArrayType { mesh: Some(mesh.clone()), ..t.clone() }).collect()
                     }
                     _ => types.clone(),
                 };
-                let (Ok(one), two) = (program(&prim, &lies), program(&other, &lies)) else { continue };
+                let (Ok(one), two) = (program(&prim, &placed), program(&other, &placed)) else { continue };
                 let two = match two {
                     Ok(two) => two,
                     Err(e) => {
@@ -579,7 +579,7 @@ fn two_that_differ_in_one_field_are_two() -> Result<()> {
                 };
                 assert_ne!(one, two, "{what} make equal programs");
                 let xs = place(&types, mesh.filter(|_| prim.collective().is_none()));
-                let (one, two) = match (run(&prim, &lies, &xs), run(&other, &lies, &xs)) {
+                let (one, two) = match (run(&prim, &placed, &xs), run(&other, &placed, &xs)) {
                     (Ok(one), Ok(two)) => (one, two),
                     (one, two) => {
                         why.extend([one.err(), two.err()].into_iter().flatten().map(|e| e.to_string()));

@@ -87,7 +87,7 @@ struct Asked {
 }
 
 /// The loops, and the description of each.
-type Told = Vec<(String, String)>;
+type Labels = Vec<(String, String)>;
 
 /// The effect of sharding a loop.
 #[derive(PartialEq)]
@@ -119,10 +119,10 @@ impl Asked {
     /// Shards these dimensions of the operands over X.
     fn split(&self, mesh: &Mesh, places: &[(usize, usize)]) -> Vec<ArrayType> {
         let entry = |k, d| if places.contains(&(k, d)) { Axes::from("X") } else { Axes::none() };
-        let lies = |(k, ty): (usize, &ArrayType)| {
+        let placed = |(k, ty): (usize, &ArrayType)| {
             ty.clone().on(mesh, Spec::from_dims((0..ty.rank()).map(|d| entry(k, d)).collect()))
         };
-        self.types.iter().enumerate().map(lies).collect()
+        self.types.iter().enumerate().map(placed).collect()
     }
     fn fate(&self, mesh: &Mesh, places: &[(usize, usize)]) -> Fate {
         match self.prim.types(&operands(&self.split(mesh, places))) {
@@ -205,8 +205,8 @@ impl Asked {
         if let Some(pin) = self.prim.constraint() {
             return ("as requested".into(), self.moves(&pin.mesh));
         }
-        let (mut words, mut kinds) = (Told::new(), Told::new());
-        let add = |list: &mut Told, l: LoopId, what: String| match list.iter_mut().find(|x| x.1 == what) {
+        let (mut words, mut kinds) = (Labels::new(), Labels::new());
+        let add = |list: &mut Labels, l: LoopId, what: String| match list.iter_mut().find(|x| x.1 == what) {
             Some((loops, _)) => *loops += &format!(" {}", letter(l)),
             None => list.push((letter(l).to_string(), what)),
         };
@@ -223,19 +223,19 @@ impl Asked {
             add(&mut words, l, word.into());
             let names =
                 |kinds: Vec<CollectiveKind>| kinds.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ");
-            let told = if word == "unsharded" {
+            let label = if word == "unsharded" {
                 let auto = mesh.with_auto("X").expect("X is its axis");
                 let kinds = names(self.exchanged(self.split(&auto, &places)));
                 if kinds.is_empty() { kinds } else { format!("({kinds})") }
             } else {
                 names(self.exchanged(self.split(&mesh, &places)))
             };
-            if !told.is_empty() {
-                add(&mut kinds, l, told);
+            if !label.is_empty() {
+                add(&mut kinds, l, label);
             }
         }
         let line =
-            |list: Told| list.into_iter().map(|(l, w)| format!("{l}: {w}")).collect::<Vec<_>>().join("; ");
+            |list: Labels| list.into_iter().map(|(l, w)| format!("{l}: {w}")).collect::<Vec<_>>().join("; ");
         (line(words), line(kinds))
     }
 }
@@ -292,7 +292,7 @@ fn page() -> String {
     let mut family = "";
     // The rows of a family, each with the names of all primitives that share it.
     let mut rows: Vec<(String, String)> = Vec::new();
-    let told = |rows: &mut Vec<(String, String)>| -> String {
+    let drain_rows = |rows: &mut Vec<(String, String)>| -> String {
         rows.drain(..).map(|(names, row)| format!("| {names} {row}")).collect()
     };
     for entry in PRIMITIVES {
@@ -303,7 +303,7 @@ fn page() -> String {
         }
         if entry.family != family {
             family = entry.family;
-            text += &told(&mut rows);
+            text += &drain_rows(&mut rows);
             text += &format!("\n## {}\n\n", title(family));
             text += "| | example | factors | types | unreduced | communicates |\n|---|---|---|---|---|---|\n";
         }
@@ -313,7 +313,7 @@ fn page() -> String {
             None => rows.push((name, row)),
         }
     }
-    text += &told(&mut rows);
+    text += &drain_rows(&mut rows);
     text + &manual
 }
 

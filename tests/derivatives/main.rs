@@ -2,7 +2,7 @@
 //! values that loops save, recomputation, and errors.
 
 #[path = "../typing/evaluate.rs"]
-#[expect(dead_code, reason = "the machine runs sentences itself")]
+#[expect(dead_code, reason = "the machine runs loop nests itself")]
 mod evaluate;
 #[path = "../typing/machine.rs"]
 mod machine;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Returns the results of a program whose inputs and results are floats.
 fn run(program: &Program, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let held = |x: &Vec<f64>| Held::of(x.iter().map(|x| Scalar::Float(*x)).collect());
+    let held = |x: &Vec<f64>| Held::from_data(x.iter().map(|x| Scalar::Float(*x)).collect());
     let mesh = program.mesh.clone().unwrap_or_else(|| Mesh::without_devices([("one", 1)]).unwrap());
     let outs = Machine { mesh }.run(program, &inputs.iter().map(held).collect::<Vec<_>>());
     outs.iter().map(|o| o.at(0).iter().map(|x| x.to_f64()).collect()).collect()

@@ -74,13 +74,13 @@ impl Task {
         if !result.allclose_with(&self.right, 1e-4, 1e-5)? {
             return Ok(Grade::Wrong("the numbers are not right".into()));
         }
-        let told = |all: &[(CollectiveKind, u64, u64)]| {
+        let described = |all: &[(CollectiveKind, u64, u64)]| {
             let each = all.iter().map(|(kind, times, bytes)| format!("{times} × {kind} of {bytes} bytes"));
             let each: Vec<String> = each.collect();
             if each.is_empty() { "nothing".to_string() } else { each.join(", ") }
         };
         if sent != self.collectives {
-            let (asked, sent) = (told(self.collectives), told(sent));
+            let (asked, sent) = (described(self.collectives), described(sent));
             return Ok(Grade::Wrong(format!("each device receives {sent}, and {asked} is asked for")));
         }
         Ok(Grade::Solved)
@@ -198,7 +198,7 @@ fn tasks(a: &Answers) -> Result<Vec<Task>> {
 }
 
 /// Returns the report on all answers, and the number of wrong ones.
-fn told(a: &Answers) -> Result<(String, usize)> {
+fn described(a: &Answers) -> Result<(String, usize)> {
     let (mut text, mut wrong) = (String::new(), 0);
     for task in tasks(a)? {
         text += &match task.grade()? {
@@ -216,7 +216,7 @@ fn told(a: &Answers) -> Result<(String, usize)> {
 /// Grades `mine.rs`. A missing answer does not fail the test.
 #[test]
 fn mine() -> Result<()> {
-    let (text, wrong) = told(&mine::ANSWERS)?;
+    let (text, wrong) = described(&mine::ANSWERS)?;
     println!("{text}");
     assert!(wrong == 0, "{wrong} answers are not right yet:\n{text}");
     Ok(())
@@ -244,7 +244,7 @@ fn wrong_answers_are_found_out() -> Result<()> {
         step: |w, x| Ok(w - 0.1 * grad(w, |w| x.dot_to(w, p![_, "X"]).square().sum(..))),
         ..solutions::ANSWERS
     };
-    let (text, wrong) = told(&half)?;
+    let (text, wrong) = described(&half)?;
     for (name, part) in [
         ("column_sums", NOTHING),
         ("normalized", "the numbers are not right"),

@@ -43,10 +43,10 @@ fn the_checker_finds_what_is_wrong() {
 fn tables_say_what_goes_in_and_out() {
     let find = |name: &str| &CASES.iter().find(|c| c.name == name).expect(name).module;
     let step = find("mlp_step");
-    let told = |p: &atmesh::transform::Port| {
+    let port_text = |p: &atmesh::transform::Port| {
         format!("{} {} {}", p.name, p.ty, p.sharding.clone().unwrap_or_default())
     };
-    let all: Vec<String> = step.arguments().iter().chain(step.results()).map(told).collect();
+    let all: Vec<String> = step.arguments().iter().chain(step.results()).map(port_text).collect();
     assert_eq!(
         all,
         [

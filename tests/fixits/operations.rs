@@ -26,10 +26,10 @@ fn follow_in(
     let Err(error) = op(operands, None).ty() else { return 0 };
     let whole = |a: &Array| a.reshard(Spec::replicated(a.ty().unwrap().rank()));
     let want = numbers(&op(&operands.iter().map(whole).collect::<Vec<_>>(), None));
-    let same = |mended: Array, how: &str| assert_eq!(numbers(&mended), want, "{how} for\n{error}");
+    let same = |fixed: Array, how: &str| assert_eq!(numbers(&fixed), want, "{how} for\n{error}");
     let d = &error.diagnostics()[0];
-    assert!(depth < most, "mends lead nowhere:\n{error}");
-    assert!(!d.fault.help.is_empty() || !d.fault.out_shardings.is_empty(), "no mend:\n{error}");
+    assert!(depth < most, "fixits lead nowhere:\n{error}");
+    assert!(!d.fault.help.is_empty() || !d.fault.out_shardings.is_empty(), "no fixit:\n{error}");
     let mut followed = 0;
     for (_, out) in &d.fault.out_shardings {
         let made = op(operands, Some(*out)).ty();
@@ -63,11 +63,11 @@ fn follow_in(
             followed += 1;
             continue;
         } else {
-            panic!("a mend that this test does not read: {help}");
+            panic!("a fixit that this test does not read: {help}");
         }
-        let mended = op(&operands, None);
-        if mended.ty().is_ok() {
-            same(mended, help);
+        let fixed = op(&operands, None);
+        if fixed.ty().is_ok() {
+            same(fixed, help);
             followed += 1;
         } else {
             followed += 1 + follow_in(most, op, &operands, depth + 1);
@@ -87,7 +87,7 @@ fn filled(shape: &[usize]) -> Array {
 }
 
 #[test]
-fn mends_of_conflicting_shardings_work() {
+fn fixits_of_conflicting_shardings_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
     let entries: [Axes; 5] = [Axes::none(), "X".into(), "Y".into(), ["X", "Y"].into(), ["Y", "X"].into()];
     let specs = |rank: usize| {
@@ -150,7 +150,7 @@ fn mends_of_conflicting_shardings_work() {
 }
 
 #[test]
-fn mends_of_unreduced_values_work() {
+fn fixits_of_unreduced_values_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
     let ones = |s: Spec| filled(&[8, 8]).put(&mesh, s);
     let values = [
@@ -180,10 +180,10 @@ fn mends_of_unreduced_values_work() {
             followed += follow(&|x, _| f(&x[0]), std::slice::from_ref(a), 0);
         }
         for f in numbers {
-            let mends = follow(&f, std::slice::from_ref(a), 0);
+            let fixits = follow(&f, std::slice::from_ref(a), 0);
             let parts = !a.ty().unwrap().spec.unreduced_axes().is_empty();
-            assert_eq!(mends, if parts { 2 } else { 0 }, "{}", type_of(a));
-            followed += mends;
+            assert_eq!(fixits, if parts { 2 } else { 0 }, "{}", type_of(a));
+            followed += fixits;
         }
         for b in &values {
             for f in binary {
@@ -226,7 +226,7 @@ fn one_mend_is_enough_for_operands_that_meet() {
 
 /// Slices of a sharded dimension: the suggested form is accepted, and gives the same result.
 #[test]
-fn mends_of_parts_work() {
+fn fixits_of_parts_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
     let plain = filled(&[8, 8]);
     let x = plain.put(&mesh, p!["X", "Y"]);

@@ -81,17 +81,17 @@ fn spec(dice: &mut Dice, shape: &[usize], sets: bool) -> Spec {
             false => spare.push(axis),
         }
     }
-    let lies = Spec::from_dims(dims);
+    let sharding = Spec::from_dims(dims);
     match (dice.below(6), spare.first()) {
-        (0, Some(axis)) if sets => lies.unreduced(*axis),
-        (1, Some(axis)) if sets => lies.reduced(*axis),
-        _ => lies,
+        (0, Some(axis)) if sets => sharding.unreduced(*axis),
+        (1, Some(axis)) if sets => sharding.reduced(*axis),
+        _ => sharding,
     }
 }
 
 fn placed(dice: &mut Dice, shape: &[usize], sets: bool) -> Array {
-    let lies = spec(dice, shape, sets);
-    filled(shape, dice.below(5)).put(&mesh(), lies)
+    let sharding = spec(dice, shape, sets);
+    filled(shape, dice.below(5)).put(&mesh(), sharding)
 }
 
 fn whole(a: &Array) -> Array {
@@ -237,8 +237,8 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
             wrong.push(format!("`{help}` is itself rejected: {e}\n of {rejected}"));
             continue;
         }
-        let mended = (case.run)(&operands, &said);
-        if mended.ty().is_err() {
+        let fixed = (case.run)(&operands, &said);
+        if fixed.ty().is_err() {
             count += follow(case, &operands, &said, steps - 1, wrong);
             continue;
         }
@@ -246,18 +246,18 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         let end = said.end.iter().filter(|c| matches!(c, Change::Astype(_))).cloned().collect();
         let plain = Said { arrays: said.arrays, end, alone: true, ..Said::default() };
         let want = (case.run)(&alone, &plain);
-        match (numbers(&mended), numbers(&want)) {
+        match (numbers(&fixed), numbers(&want)) {
             (Ok(got), Ok(want)) if near(&got, &want) => {}
             (Err(e), _) => wrong.push(format!("`{help}` does not run: {e}\n of {rejected}")),
             (Ok(got), want) => wrong.push(format!("`{help}` gives {got:?}, not {want:?}\n of {rejected}")),
         }
         if let Some(out) = said.out.filter(|_| d.fault.out_shardings.iter().any(|c| Some(c.1) == said.out)) {
-            let is = mended.ty().unwrap().spec;
+            let is = fixed.ty().unwrap().spec;
             let set = |spec: Spec| {
                 spec.unreduced_axes().iter().map(|a| a.to_string()).collect::<std::collections::BTreeSet<_>>()
             };
-            if is.dims() != out.padded(mended.ty().unwrap().rank()).dims() || set(is) != set(out) {
-                wrong.push(format!("`{help}` gives {}\n of {rejected}", type_of(&mended)));
+            if is.dims() != out.padded(fixed.ty().unwrap().rank()).dims() || set(is) != set(out) {
+                wrong.push(format!("`{help}` gives {}\n of {rejected}", type_of(&fixed)));
             }
         }
     }

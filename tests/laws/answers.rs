@@ -311,7 +311,7 @@ fn answers_are_rejected_or_right() {
             ]),
         };
         let answers = |of| -> Prim { Arc::new(Answers { entry, seed, of }) };
-        let told = |e: &Error| {
+        let findings = |e: &Error| {
             let e = e.to_string();
             // With other types or axis sets, other operations may report the error.
             let named = e.contains("answers") || matches!(of, Of::Types | Of::Linearity);
@@ -333,7 +333,7 @@ fn answers_are_rejected_or_right() {
             );
             return match (got, want) {
                 (Ok(got), Ok(want)) if near(&got, &want) => Vec::new(),
-                (Err(a), Err(b)) => [told(&a), told(&b)].concat(),
+                (Err(a), Err(b)) => [findings(&a), findings(&b)].concat(),
                 (got, want) => vec![format!("{of:?} of {}: {got:?}, not {want:?}", own.key())],
             };
         }
@@ -373,7 +373,7 @@ fn answers_are_rejected_or_right() {
                 Vec::new()
             }
             (Err(a), Err(b)) if a.to_string() == b.to_string() => Vec::new(),
-            (Err(e), _) => told(e),
+            (Err(e), _) => findings(e),
         }
     });
     assert!(

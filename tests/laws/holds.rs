@@ -29,12 +29,12 @@ fn same(a: &Numbers, b: &Numbers) -> bool {
 }
 
 /// The faults found in one case.
-struct Told<'a> {
+struct Checker<'a> {
     wrong: Vec<String>,
     program: &'a Program,
 }
 
-impl Told<'_> {
+impl Checker<'_> {
     fn holds(&mut self, law: &str, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.wrong.push(format!("{law}: {}\n  {:?}", what(), self.program));
@@ -74,28 +74,28 @@ fn placed(results: &[Array]) -> Vec<String> {
 
 /// Runs on one device: compiled, on every engine, inside other programs, differentiated, and for
 /// several examples.
-fn on_one_device(p: &Program, told: &mut Told) -> Option<Numbers> {
+fn on_one_device(p: &Program, checker: &mut Checker) -> Option<Numbers> {
     let xs = p.numbers(0);
     let run = |xs: &Vec<Array>| p.run(xs, None, Written::default());
     let eager = run(&xs).and_then(|y| read(&y));
-    let want = told.runs("it runs", eager)?;
+    let want = checker.runs("it runs", eager)?;
     if want.iter().flatten().any(|x| !x.is_finite()) {
         return None;
     }
     let jitted = jit(run).call(&xs).and_then(|y| read(&y));
-    let jitted = told.runs("it runs compiled", jitted)?;
-    told.holds("jit(f) = f", near(&jitted, &want, 2e-5), || format!("{jitted:?}, not {want:?}"));
+    let jitted = checker.runs("it runs compiled", jitted)?;
+    checker.holds("jit(f) = f", near(&jitted, &want, 2e-5), || format!("{jitted:?}, not {want:?}"));
     let inner = jit(run);
     let twice = jit(|xs: &Vec<Array>| inner.call(xs)).call(&xs).and_then(|y| read(&y));
-    if let Some(twice) = told.runs("it runs within another", twice) {
-        told.holds("jit of jit = jit, bit by bit", same(&twice, &jitted), || {
+    if let Some(twice) = checker.runs("it runs within another", twice) {
+        checker.holds("jit of jit = jit, bit by bit", same(&twice, &jitted), || {
             format!("{twice:?}, not {jitted:?}")
         });
     }
     for engine in [EngineKind::Threads, EngineKind::Reference] {
         let got = jit(run).engine(engine).call(&xs).and_then(|y| read(&y));
-        if let Some(got) = told.runs("it runs on every engine", got) {
-            told.holds("engines agree", near(&got, &jitted, 3e-5), || {
+        if let Some(got) = checker.runs("it runs on every engine", got) {
+            checker.holds("engines agree", near(&got, &jitted, 3e-5), || {
                 format!("{engine}: {got:?}, not {jitted:?}")
             });
         }
@@ -108,10 +108,10 @@ fn on_one_device(p: &Program, told: &mut Told) -> Option<Numbers> {
         read(&(0..each[0].len()).map(of).collect::<Vec<_>>())
     });
     if let (Some(each), Some(all)) = (
-        told.runs("it runs on each example", each),
-        told.runs("it runs on all examples at once", read(&vmap(&all, |xs: Vec<Array>| run(&xs)))),
+        checker.runs("it runs on each example", each),
+        checker.runs("it runs on all examples at once", read(&vmap(&all, |xs: Vec<Array>| run(&xs)))),
     ) {
-        told.holds("vmap = a loop", near(&all, &each, 5e-5), || format!("{all:?}, not {each:?}"));
+        checker.holds("vmap = a loop", near(&all, &each, 5e-5), || format!("{all:?}, not {each:?}"));
     }
     Some(want)
 }
@@ -122,16 +122,16 @@ fn loss(results: Vec<Array>) -> Array {
 }
 
 /// Checks that the gradient on a mesh equals that on one device.
-fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
+fn derived(p: &Program, mesh: &Mesh, xs: &[Array], checker: &mut Checker) {
     let slope = |xs: &[Array], mesh: Option<&Mesh>| {
         let of = |xs: Vec<Array>| Ok::<Array, atmesh::Error>(loss(p.run(&xs, mesh, Written::default())?));
         read(&grad(&xs.to_vec(), of))
     };
     match slope(&p.numbers(0), None) {
         Ok(want) => {
-            if let Some(got) = told.runs("it has a gradient on a mesh", slope(xs, Some(mesh))) {
+            if let Some(got) = checker.runs("it has a gradient on a mesh", slope(xs, Some(mesh))) {
                 let near = near(&got, &want, 2e-4);
-                told.holds("the gradient on any mesh = on one device", near, || {
+                checker.holds("the gradient on any mesh = on one device", near, || {
                     format!("{got:?}, not {want:?}")
                 });
             }
@@ -139,7 +139,7 @@ fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
         Err(e) if e.to_string().contains("which a while loop does not have") => {
             drop(crate::error_checks::well(e))
         }
-        Err(e) => drop(told.runs::<()>("it has a gradient", Err(e))),
+        Err(e) => drop(checker.runs::<()>("it has a gradient", Err(e))),
     }
 }
 
@@ -167,15 +167,21 @@ fn is_a_plan(plan: &Plan, report: &Collectives) -> Result<()> {
 
 /// Runs on a mesh: the results equal those of one device, and do not depend on names, the order of
 /// operands, or the order of lines.
-fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mut Rng, told: &mut Told) {
+fn on_a_mesh(
+    p: &Program,
+    auto: &dyn Fn(usize) -> bool,
+    want: &Numbers,
+    rng: &mut Rng,
+    checker: &mut Checker,
+) {
     // The other names sort in another order.
     let (names, others) = (["axis_k", "axis_l", "axis_m"], ["axis_z", "axis_b", "axis_a"]);
     let (mesh, numbers) = (p.mesh(names, auto), p.numbers(0));
     let xs = p.placed(&numbers, &mesh);
     let mut p = p.clone();
-    let Some(eager) = told.runs("what is replicated is accepted", p.accept(&xs, &mesh)) else { return };
-    if let Some(got) = told.runs("it runs on a mesh", read(&eager)) {
-        told.holds("any mesh = one device, at once", near(&got, want, 3e-5), || {
+    let Some(eager) = checker.runs("what is replicated is accepted", p.accept(&xs, &mesh)) else { return };
+    if let Some(got) = checker.runs("it runs on a mesh", read(&eager)) {
+        checker.holds("any mesh = one device, at once", near(&got, want, 3e-5), || {
             format!("{mesh}: {got:?}, not {want:?}")
         });
     }
@@ -190,53 +196,59 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
         Ok((report, placed(&results), read(&results)?))
     };
     let plain = on(&mesh, &xs, Written::default(), EngineKind::Lockstep);
-    let Some((report, lies, got)) = told.runs("it runs on a mesh compiled", plain) else { return };
-    told.holds("any mesh = one device", near(&got, want, 3e-5), || format!("{mesh}: {got:?}, not {want:?}"));
+    let Some((report, result_types, got)) = checker.runs("it runs on a mesh compiled", plain) else { return };
+    checker
+        .holds("any mesh = one device", near(&got, want, 3e-5), || format!("{mesh}: {got:?}, not {want:?}"));
     for (engine, bits) in [(EngineKind::Threads, true), (EngineKind::Reference, false)] {
         if let Some((.., other)) =
-            told.runs("it runs on every engine", on(&mesh, &xs, Written::default(), engine))
+            checker.runs("it runs on every engine", on(&mesh, &xs, Written::default(), engine))
         {
             let ok = if bits { same(&other, &got) } else { near(&other, &got, 3e-5) };
-            told.holds("engines agree on a mesh", ok, || format!("{mesh}, {engine}: {other:?}, not {got:?}"));
+            checker
+                .holds("engines agree on a mesh", ok, || format!("{mesh}, {engine}: {other:?}, not {got:?}"));
         }
     }
     // The program's results do not depend on the cost of a byte.
     let machine = machine().links(Link::ring([1e2, 1e8, 1e10, f64::INFINITY][rng.below(4)]));
     let priced = jit(|xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default())).cost_model(&machine, F32);
     let priced = priced.call(&xs).and_then(|y| Ok((placed(&y), read(&y)?)));
-    if let Some((l, y)) = told.runs("it runs as planned for a machine", priced) {
-        told.holds("for a machine: the same types", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
-        told.holds("for a machine: the same numbers", near(&y, &got, 3e-5), || {
+    if let Some((l, y)) = checker.runs("it runs as planned for a machine", priced) {
+        checker.holds("for a machine: the same types", l == result_types, || {
+            format!("{mesh}: {l:?}, not {result_types:?}")
+        });
+        checker.holds("for a machine: the same numbers", near(&y, &got, 3e-5), || {
             format!("{mesh}: {y:?}, not {got:?}")
         });
     }
     if auto(0) == auto(1) && !auto(0) {
-        let types = |lies: &[String]| lies.join("; ");
+        let types = |result_types: &[String]| result_types.join("; ");
         let eager = placed(&eager);
-        told.holds("types at once = types compiled", eager == lies, || {
-            format!("{} {}", types(&eager), types(&lies))
+        checker.holds("types at once = types compiled", eager == result_types, || {
+            format!("{} {}", types(&eager), types(&result_types))
         });
     }
     let sum = |r: &Collectives| (communicated(r), r.bytes(), r.total_bytes());
     let swapped = Written { swapped: true, ..Written::default() };
-    if let Some((r, l, _)) = told.runs("b + a runs", on(&mesh, &xs, swapped, EngineKind::Lockstep)) {
-        told.holds("b + a is placed as a + b", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
-        told.holds("b + a communicates as a + b", sum(&r) == sum(&report), || {
+    if let Some((r, l, _)) = checker.runs("b + a runs", on(&mesh, &xs, swapped, EngineKind::Lockstep)) {
+        checker.holds("b + a is placed as a + b", l == result_types, || {
+            format!("{mesh}: {l:?}, not {result_types:?}")
+        });
+        checker.holds("b + a communicates as a + b", sum(&r) == sum(&report), || {
             format!("{mesh}:\n{r}\n{report}")
         });
     }
     let order = p.reordered(rng);
     let other = Written { order: Some(&order), ..Written::default() };
-    if let Some((r, l, y)) = told.runs("another order runs", on(&mesh, &xs, other, EngineKind::Lockstep)) {
-        let told_order = || format!("{mesh} {order:?}");
-        told.holds("another order is placed alike", l == lies, || {
-            format!("{}: {l:?}, not {lies:?}", told_order())
+    if let Some((r, l, y)) = checker.runs("another order runs", on(&mesh, &xs, other, EngineKind::Lockstep)) {
+        let order_text = || format!("{mesh} {order:?}");
+        checker.holds("another order is placed alike", l == result_types, || {
+            format!("{}: {l:?}, not {result_types:?}", order_text())
         });
-        told.holds("another order communicates alike", sum(&r) == sum(&report), || {
-            format!("{}:\n{r}\n{report}", told_order())
+        checker.holds("another order communicates alike", sum(&r) == sum(&report), || {
+            format!("{}:\n{r}\n{report}", order_text())
         });
-        told.holds("another order: the same numbers", near(&y, &got, 3e-5), || {
-            format!("{}: {y:?}, not {got:?}", told_order())
+        checker.holds("another order: the same numbers", near(&y, &got, 3e-5), || {
+            format!("{}: {y:?}, not {got:?}", order_text())
         });
     }
     let slope = |xs: &Vec<Array>| {
@@ -247,37 +259,37 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
     let run = |xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default());
     let traced = [jit(run).trace(&xs), jit(slope).trace(&xs)];
     for traced in traced.iter().flatten() {
-        at_every_depth(traced.program(), rng, told);
-        printed_alike(traced.program(), rng, told);
+        at_every_depth(traced.program(), rng, checker);
+        printed_alike(traced.program(), rng, checker);
     }
     let renamed = p.mesh(others, auto);
     let ys = p.placed(&numbers, &renamed);
     let run = |xs: &Vec<Array>| p.run(xs, Some(&renamed), Written::default());
     let first = traced[0].as_ref().ok().and_then(|t| text(t.program()).ok());
     let renamed = jit(run).trace(&ys).and_then(|t| Ok((text(t.program())?, read(&jit(run).call(&ys)?)?)));
-    if let Some((mut other, y)) = told.runs("it runs with other names", renamed) {
+    if let Some((mut other, y)) = checker.runs("it runs with other names", renamed) {
         for (name, other_name) in names.into_iter().zip(others) {
             other = other.replace(other_name, name);
         }
-        told.holds("other names are laid out alike, byte by byte", first.as_ref() == Some(&other), || {
+        checker.holds("other names are laid out alike, byte by byte", first.as_ref() == Some(&other), || {
             format!("{mesh}:\n{other}\n{}", first.unwrap_or_default())
         });
-        told.holds("other names: the same bits", same(&y, &got), || format!("{mesh}: {y:?}, not {got:?}"));
+        checker.holds("other names: the same bits", same(&y, &got), || format!("{mesh}: {y:?}, not {got:?}"));
     }
-    derived(p, &mesh, &xs, told);
+    derived(p, &mesh, &xs, checker);
 }
 
 /// Checks other orders of equations and operands, also in nested programs.
-fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
+fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, checker: &mut Checker) {
     let sum = |r: &Collectives| (communicated(r), r.bytes(), r.total_bytes());
-    let Some((report, results)) = told.runs("it is planned", planned(program)) else { return };
+    let Some((report, results)) = checker.runs("it is planned", planned(program)) else { return };
     for _ in 0..3 {
         let other = otherwise(program, rng);
-        let Some((r, y)) = told.runs("another order is planned", planned(&other)) else { return };
-        told.holds("another order at every depth is placed alike", y == results, || {
+        let Some((r, y)) = checker.runs("another order is planned", planned(&other)) else { return };
+        checker.holds("another order at every depth is placed alike", y == results, || {
             format!("{y:?}, not {results:?}\n{other}")
         });
-        told.holds("another order at every depth communicates alike", sum(&r) == sum(&report), || {
+        checker.holds("another order at every depth communicates alike", sum(&r) == sum(&report), || {
             format!("{r}\n{report}\n{other}")
         });
     }
@@ -285,24 +297,24 @@ fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut 
 
 /// Checks that the per-device program and its report are reproducible: a second time, on another
 /// thread, and with independent equations in other orders, at every depth.
-fn printed_alike(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
-    let Some(first) = told.runs("it is printed", text(program)) else { return };
+fn printed_alike(program: &atmesh::program::Program, rng: &mut Rng, checker: &mut Checker) {
+    let Some(first) = checker.runs("it is printed", text(program)) else { return };
     let again = || text(program).unwrap_or_default();
     let elsewhere = std::thread::scope(|s| s.spawn(again).join()).unwrap_or_default();
-    told.holds("again: the same text", again() == first, || format!("{}\n{first}", again()));
-    told.holds("on another thread: the same text", elsewhere == first, || format!("{elsewhere}\n{first}"));
+    checker.holds("again: the same text", again() == first, || format!("{}\n{first}", again()));
+    checker.holds("on another thread: the same text", elsewhere == first, || format!("{elsewhere}\n{first}"));
     for _ in 0..3 {
         let other = written(program, rng, false);
-        let Some(second) = told.runs("another order is printed", text(&other)) else { return };
+        let Some(second) = checker.runs("another order is printed", text(&other)) else { return };
         let how = differs(&first, &second);
-        told.holds("another order at every depth prints alike", how.is_none(), || {
+        checker.holds("another order at every depth prints alike", how.is_none(), || {
             format!("{}\n{first}\n{second}", how.unwrap_or_default())
         });
     }
 }
 
 /// Runs the program as per-device code on blocks: each device runs it independently.
-fn per_device(p: &Program, told: &mut Told) {
+fn per_device(p: &Program, checker: &mut Checker) {
     let mesh = p.mesh(["X", "Y", "Z"], |_| false);
     let each: Vec<Vec<Array>> = (0..mesh.size()).map(|k| p.numbers(10 * k)).collect();
     let all: Vec<Array> = (0..each[0].len()).map(|k| stack(each.iter().map(|xs| &xs[k]), 0)).collect();
@@ -318,20 +330,21 @@ fn per_device(p: &Program, told: &mut Told) {
         (0..all[0].len()).map(|r| all.iter().flat_map(|y| y[r].clone()).collect()).collect()
     });
     if let (Some(a), Some(b), Some(want)) = (
-        told.runs("it runs on each device", run(EngineKind::Lockstep)),
-        told.runs("it runs on a thread for each device", run(EngineKind::Threads)),
-        told.runs("it runs alone", want),
+        checker.runs("it runs on each device", run(EngineKind::Lockstep)),
+        checker.runs("it runs on a thread for each device", run(EngineKind::Threads)),
+        checker.runs("it runs alone", want),
     ) {
-        told.holds("per device = a loop over devices", near(&a, &want, 3e-5), || {
+        checker.holds("per device = a loop over devices", near(&a, &want, 3e-5), || {
             format!("{mesh}: {a:?}, not {want:?}")
         });
-        told.holds("per device: engines agree, bit by bit", same(&a, &b), || format!("{mesh}: {a:?}, {b:?}"));
+        checker
+            .holds("per device: engines agree, bit by bit", same(&a, &b), || format!("{mesh}: {a:?}, {b:?}"));
     }
 }
 
 /// Devices along some axes have equal values, compute equal results, and declare them so: nothing
 /// is moved, and consumers may reshard the result. Values differ along the other axes.
-fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
+fn per_device_unchecked(p: &Program, rng: &mut Rng, checker: &mut Checker) {
     let mesh = p.mesh(["X", "Y", "Z"], |_| false);
     let axes = mesh.axis_names();
     let mut differ: Vec<Axis> = axes.iter().copied().filter(|_| rng.once_in(2)).collect();
@@ -353,17 +366,17 @@ fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
     let want = alone.map(|all| -> Numbers {
         (0..all[0].len()).map(|r| all.iter().flat_map(|y| y[r].clone()).collect()).collect()
     });
-    let Some(want) = told.runs("it runs alone", want) else { return };
-    if let Some(l) = told.runs("what is said to be the same is lowered", f.lower(&all)) {
+    let Some(want) = checker.runs("it runs alone", want) else { return };
+    if let Some(l) = checker.runs("what is said to be the same is lowered", f.lower(&all)) {
         let moved = l.collectives();
-        told.holds("what is said to be the same is not moved", moved.is_empty(), || {
+        checker.holds("what is said to be the same is not moved", moved.is_empty(), || {
             format!("{mesh}\n{moved}\n{l}")
         });
     }
     let number = rng.below(1 << 16);
     let elsewhere = |xs: &Vec<Array>| -> Result<Vec<Array>> {
-        let laid = |y: &Array| Ok(y.reshard(spec(&mesh, &y.shape()?, number, axes)));
-        f.call(xs)?.iter().map(laid).collect()
+        let resharded = |y: &Array| Ok(y.reshard(spec(&mesh, &y.shape()?, number, axes)));
+        f.call(xs)?.iter().map(resharded).collect()
     };
     for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
         let ways = [
@@ -371,8 +384,8 @@ fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
             jit(elsewhere).engine(engine).call(&all).and_then(|y| read(&y)),
         ];
         for (got, what) in ways.into_iter().zip(["as it is", "split otherwise"]) {
-            let Some(got) = told.runs("what is said to be the same runs", got) else { return };
-            told.holds("what is said to be the same = alone", near(&got, &want, 3e-5), || {
+            let Some(got) = checker.runs("what is said to be the same runs", got) else { return };
+            checker.holds("what is said to be the same = alone", near(&got, &want, 3e-5), || {
                 format!("{mesh}, differs over {differ:?}, {engine}, {what}: {got:?}, not {want:?}")
             });
         }
@@ -382,18 +395,18 @@ fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
 fn laws(seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let p = Program::new(&mut rng);
-    let mut told = Told { wrong: Vec::new(), program: &p };
-    let Some(want) = on_one_device(&p, &mut told) else { return told.wrong };
+    let mut checker = Checker { wrong: Vec::new(), program: &p };
+    let Some(want) = on_one_device(&p, &mut checker) else { return checker.wrong };
     match seed % 5 {
-        0 | 1 => on_a_mesh(&p, &|_| false, &want, &mut rng, &mut told),
-        2 => on_a_mesh(&p, &|_| true, &want, &mut rng, &mut told),
-        3 => on_a_mesh(&p, &|k| k == 0, &want, &mut rng, &mut told),
+        0 | 1 => on_a_mesh(&p, &|_| false, &want, &mut rng, &mut checker),
+        2 => on_a_mesh(&p, &|_| true, &want, &mut rng, &mut checker),
+        3 => on_a_mesh(&p, &|k| k == 0, &want, &mut rng, &mut checker),
         _ => {
-            per_device(&p, &mut told);
-            per_device_unchecked(&p, &mut rng, &mut told);
+            per_device(&p, &mut checker);
+            per_device_unchecked(&p, &mut rng, &mut checker);
         }
     }
-    told.wrong
+    checker.wrong
 }
 
 /// Programs print, so they run in a process whose output is discarded.

@@ -90,12 +90,12 @@ impl Primitive for Own {
         BatchedOp::broadcasting(Arc::new(self.clone()))
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
-        vec![self.says.sentence(&operands[0], &results[0])]
+        vec![self.says.loop_nest(&operands[0], &results[0])]
     }
 }
 
 impl Says {
-    fn sentence(self, x: &ArrayType, y: &ArrayType) -> LoopNest {
+    fn loop_nest(self, x: &ArrayType, y: &ArrayType) -> LoopNest {
         let extents = match self {
             Says::Longer => vec![1000 * y.shape[0]],
             _ => y.shape.to_vec(),
@@ -134,12 +134,12 @@ impl Says {
     }
 }
 
-fn rejected(what: &str, x: &Array, to: DType, says: Says, told: &str) {
+fn rejected(what: &str, x: &Array, to: DType, says: Says, expected: &str) {
     let own = Own { name: "of_my_own", to, says };
     let run = |x: &Array| Array::apply(Arc::new(own.clone()), &[x.into()]).swap_remove(0);
     let errors = [run(x).ready().expect_err(what), jit(run).call(x).expect_err(what)];
     for error in errors.map(|e| well(e).to_string()) {
-        let all = ["of_my_own", told, "kernels.rs:"];
+        let all = ["of_my_own", expected, "kernels.rs:"];
         assert!(all.iter().all(|part| error.contains(part)), "{what}: {error}");
     }
 }
@@ -160,10 +160,10 @@ fn a_kernel_cannot_leave_its_arrays() {
 #[test]
 fn a_product_is_summed_in_numbers_that_hold_it() {
     let x = &Array::from(vec![-1.5f32; 4]);
-    for (sums, told) in
+    for (sums, expected) in
         [(U16, "and the result is of float32"), (Bool, "not summed in bool"), (DType::Key, "key")]
     {
-        rejected("another sum", x, F32, Says::Product(sums), told);
+        rejected("another sum", x, F32, Says::Product(sums), expected);
     }
     let n = &Array::from(vec![-3i32; 4]);
     rejected("ints as floats", n, I32, Says::Product(F32), "both are floats or neither");
@@ -189,7 +189,7 @@ struct Changed {
 }
 
 impl Changed {
-    fn of(&self) -> Prim {
+    fn original(&self) -> Prim {
         (PRIMITIVES[self.entry].example)().0
     }
 }
@@ -199,25 +199,25 @@ impl Primitive for Changed {
         "changed"
     }
     fn params(&self) -> String {
-        format!("of={}, seed={}", self.of().key(), self.seed)
+        format!("of={}, seed={}", self.original().key(), self.seed)
     }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        self.of().shapes(operands)
+        self.original().shapes(operands)
     }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
-        self.of().types(operands)
+        self.original().types(operands)
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        self.of().factors(operands, results)
+        self.original().factors(operands, results)
     }
     fn linearity(&self) -> Linearity {
-        self.of().linearity()
+        self.original().linearity()
     }
     fn priority(&self) -> Priority {
-        self.of().priority()
+        self.original().priority()
     }
     fn out_sharding(&self) -> Option<Spec> {
-        self.of().out_sharding()
+        self.original().out_sharding()
     }
     fn jvp(&self, _: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])
@@ -229,7 +229,7 @@ impl Primitive for Changed {
         BatchedOp::broadcasting(Arc::new(self.clone()))
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
-        let mut list = self.of().loop_nests(operands, results);
+        let mut list = self.original().loop_nests(operands, results);
         let mut rng = Rng::new(self.seed);
         for _ in 0..1 + rng.below(2) {
             change(&mut list, &mut rng);
@@ -487,10 +487,14 @@ fn kernels_are_rejected_or_right() {
                 if same { Vec::new() } else { vec![format!("{}: {got:?}, not {want:?}", prim.key())] }
             }
             (Err(a), Err(b)) => {
-                let told = |e: &atmesh::Error| {
+                let is_reported = |e: &atmesh::Error| {
                     e.to_string().contains("changed") && e.kind() == ErrorKind::User && flaw(e).is_none()
                 };
-                if told(a) && told(b) { Vec::new() } else { vec![format!("{}: {a}", prim.key())] }
+                if is_reported(a) && is_reported(b) {
+                    Vec::new()
+                } else {
+                    vec![format!("{}: {a}", prim.key())]
+                }
             }
             (Ok(_), Err(e)) => vec![format!("{}: the reference engine alone rejects: {e}", prim.key())],
             (Err(e), Ok(_)) => vec![format!("{}: the reference engine alone takes it: {e}", prim.key())],

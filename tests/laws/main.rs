@@ -32,7 +32,7 @@ pub(crate) fn law(cases: u64, case: impl Fn(u64) -> Vec<String>) {
     let mut seed = first;
     while end.map_or(seed < first + cases, |end| Instant::now() < end) {
         match catch_unwind(AssertUnwindSafe(|| case(seed))) {
-            Ok(told) => wrong.extend(told.into_iter().map(|w| format!("seed {seed}: {w}"))),
+            Ok(findings) => wrong.extend(findings.into_iter().map(|w| format!("seed {seed}: {w}"))),
             Err(_) => wrong.push(format!("seed {seed}: it panicked")),
         }
         if wrong.len() > 20 {

@@ -408,8 +408,8 @@ impl Line {
                 None => x,
             },
             PrintInBranch => {
-                let told = || debug_print!("{}", (&x * 3.0).max(..));
-                cond(x.sum(..).gt(-1e9), told, || ());
+                let print_max = || debug_print!("{}", (&x * 3.0).max(..));
+                cond(x.sum(..).gt(-1e9), print_max, || ());
                 x.tanh()
             }
             PrintInLoop => {

@@ -40,7 +40,7 @@ fn ids(x: &Array) -> Array {
 type Case = (String, Box<dyn Fn() -> Result<Vec<Array>>>);
 
 /// Compiles and runs a function of one array.
-fn of(x: &Array, engine: EngineKind, f: impl Fn(&Array) -> Array) -> Result<Vec<Array>> {
+fn compile_and_run(x: &Array, engine: EngineKind, f: impl Fn(&Array) -> Array) -> Result<Vec<Array>> {
     jit(|x: &Array| f(x)).engine(engine).call(x).map(|y| vec![y])
 }
 
@@ -79,7 +79,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
             let make = move |mesh: Option<Mesh>| {
                 let x = numbers(&[rows / 24 * 24, columns / 24 * 24], 1);
                 let x = mesh.map_or(x.clone(), |m| x.put(&m, p!["X", _]));
-                of(&x, engine, body)
+                compile_and_run(&x, engine, body)
             };
             case(format!("{name}, {engine}"), Box::new(move || make(None)));
             let auto = move || make(Some(Mesh::auto([("X", devices)])?));
@@ -103,7 +103,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     for (name, body) in by_number {
         let make = move |mesh: Option<Mesh>| {
             let x = numbers(&[rows / 24 * 24, 240], 1);
-            of(&mesh.map_or(x.clone(), |m| x.put(&m, p!["X", _])), Lockstep, body)
+            compile_and_run(&mesh.map_or(x.clone(), |m| x.put(&m, p!["X", _])), Lockstep, body)
         };
         case(name.to_string(), Box::new(move || make(None)));
         let auto = move || make(Some(Mesh::auto([("X", devices)])?));
@@ -150,10 +150,12 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     ];
     for (name, n, body) in lines {
         // With few distinct values, elements repeat.
-        case(name.into(), Box::new(move || of(&numbers(&[n], 6), Lockstep, body)));
+        case(name.into(), Box::new(move || compile_and_run(&numbers(&[n], 6), Lockstep, body)));
         case(
             format!("{name}, every other one"),
-            Box::new(move || of(&numbers(&[n, 2], 6), Lockstep, move |x| body(&x.slice(ix![.., 0])))),
+            Box::new(move || {
+                compile_and_run(&numbers(&[n, 2], 6), Lockstep, move |x| body(&x.slice(ix![.., 0])))
+            }),
         );
     }
     let own = 100 + rng.below(900);
@@ -253,9 +255,9 @@ fn with(workers: usize) -> Vec<String> {
     run.args(["--exact", "workers::any_number_of_workers_gives_the_same_bits", "--nocapture"]);
     run.env(HERE, "1").env("ATMESH_WORKERS", workers.to_string()).stdout(Stdio::null());
     let done = run.output().expect("it runs again");
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{workers} workers: {told}");
-    told.lines().filter_map(|l| l.strip_prefix("made ")).map(str::to_string).collect()
+    let stderr_text = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{workers} workers: {stderr_text}");
+    stderr_text.lines().filter_map(|l| l.strip_prefix("made ")).map(str::to_string).collect()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! and have the types of cotangents.
 
 use crate::error_checks::flaw;
-use crate::{X, Y, laid, mesh, near, read, to};
+use crate::{X, Y, mesh, near, placed_pair, read, to};
 use atmesh::prelude::*;
 use atmesh::program::typing::cotangent_type;
 use atmesh::{Axes, ConvOptions, ErrorKind, Padding, WindowOptions, type_of};
@@ -135,7 +135,7 @@ fn gradients_by_values_of_all_types() -> Result<()> {
     for spec in specs {
         let u = spec.unreduced_axes();
         let beside = if u.is_empty() { spec } else { spec.unreduced(Axes::none()).reduced(u) };
-        let m = |spec, seed| laid(&mesh, &[4, 4], F32, spec, seed);
+        let m = |spec, seed| placed_pair(&mesh, &[4, 4], F32, spec, seed);
         let values = [m(spec, 1)?, m(spec, 2)?, m(beside, 3)?, m(beside, 4)?];
         let [x, whole] = [0, 1].map(|k| {
             let [u, v, p, s] = values.each_ref().map(|x| if k == 0 { x.0.clone() } else { x.1.clone() });

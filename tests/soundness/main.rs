@@ -40,7 +40,7 @@ pub(crate) fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
 
 /// Returns a value with this sharding, whose partial values all differ if it is unreduced, and the
 /// full value without a mesh.
-pub(crate) fn laid(
+pub(crate) fn placed_pair(
     mesh: &Mesh,
     shape: &[usize],
     dtype: DType,

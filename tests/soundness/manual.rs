@@ -1,7 +1,7 @@
 //! Partial values at the boundaries of the type system: per-device code, other meshes, auto axes,
 //! and the host.
 
-use crate::{X, Y, error_checks, laid, mesh, near, read};
+use crate::{X, Y, error_checks, mesh, near, placed_pair, read};
 use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, PcastTo, type_of};
@@ -29,8 +29,8 @@ fn check(got: &Array, want: &Array, what: &str) -> Result<()> {
 #[test]
 fn per_device_code_of_parts() -> Result<()> {
     let mesh = mesh();
-    let (u, whole) = laid(&mesh, &[4, 4], F32, p![; U: X], 1)?;
-    let (r, factor) = laid(&mesh, &[4, 4], F32, p![; R: X], 2)?;
+    let (u, whole) = placed_pair(&mesh, &[4, 4], F32, p![; U: X], 1)?;
+    let (r, factor) = placed_pair(&mesh, &[4, 4], F32, p![; R: X], 2)?;
     for engine in [Lockstep, Threads] {
         let run =
             |f: fn(&Array) -> Array, out: Spec| shard_map(&mesh, p![; U: X], out, f).engine(engine).call(&u);
@@ -56,9 +56,9 @@ fn per_device_code_of_parts() -> Result<()> {
 #[test]
 fn unchecked_code_takes_no_parts() -> Result<()> {
     let mesh = mesh();
-    let (u, _) = laid(&mesh, &[4, 4], F32, p![; U: X], 1)?;
-    let (v, whole) = laid(&mesh, &[4, 4], F32, p!["X"], 2)?;
-    let (r, factor) = laid(&mesh, &[2, 4], F32, p![; R: X], 3)?;
+    let (u, _) = placed_pair(&mesh, &[4, 4], F32, p![; U: X], 1)?;
+    let (v, whole) = placed_pair(&mesh, &[4, 4], F32, p!["X"], 2)?;
+    let (r, factor) = placed_pair(&mesh, &[2, 4], F32, p![; R: X], 3)?;
     for engine in [Lockstep, Threads] {
         let with = |f: fn(&Array) -> Array, ins: Spec, out: Spec| {
             shard_map(&mesh, ins, out, f).unchecked().engine(engine)
@@ -95,8 +95,8 @@ fn unchecked_code_takes_no_parts() -> Result<()> {
 #[test]
 fn nested_regions_of_parts() -> Result<()> {
     let mesh = mesh();
-    let (u, whole) = laid(&mesh, &[4, 4], F32, p![; U: X], 1)?;
-    let (s, other) = laid(&mesh, &[4, 4], F32, p![_, "Y"], 2)?;
+    let (u, whole) = placed_pair(&mesh, &[4, 4], F32, p![; U: X], 1)?;
+    let (s, other) = placed_pair(&mesh, &[4, 4], F32, p![_, "Y"], 2)?;
     // Captured partial values are partial inside, too.
     let f = |s: &Array| {
         shard_map(&mesh, p![_, "Y"], p![_, "Y"], |s: &Array| s + u.psum("X").slice(ix![.., ..2])).call(s)
@@ -121,7 +121,7 @@ fn nested_regions_of_parts() -> Result<()> {
 fn parts_on_other_meshes() -> Result<()> {
     let mesh = mesh();
     let other = Mesh::new([("A", 4)])?;
-    let (u, whole) = laid(&mesh, &[4, 4], F32, p![; U: X], 1)?;
+    let (u, whole) = placed_pair(&mesh, &[4, 4], F32, p![; U: X], 1)?;
     for engine in [Lockstep, Threads] {
         let on = |f: &dyn Fn(&Array) -> Array| jit(|u: &Array| f(u)).engine(engine).call(&u);
         check(&on(&|u| u.put(&other, p!["A"]).cos())?, &whole.cos(), "put on another mesh")?;
@@ -131,8 +131,8 @@ fn parts_on_other_meshes() -> Result<()> {
     }
     check(&u.put(&other, p![; U: "A"]), &whole, "at once")?;
     let mixed = Mesh::with_types([("X", 2, AxisType::Explicit), ("Y", 2, AxisType::Auto)])?;
-    let (u, whole) = laid(&mixed, &[4, 4], F32, p![; U: X], 1)?;
-    let (s, other) = laid(&mixed, &[4, 4], F32, p![X, Y], 2)?;
+    let (u, whole) = placed_pair(&mixed, &[4, 4], F32, p![; U: X], 1)?;
+    let (s, other) = placed_pair(&mixed, &[4, 4], F32, p![X, Y], 2)?;
     for engine in [Lockstep, Threads] {
         let on = |f: &dyn Fn(&Array, &Array) -> Array| {
             jit(|u: &Array, s: &Array| f(u, s)).engine(engine).call((&u, &s))
@@ -157,7 +157,7 @@ fn parts_on_other_meshes() -> Result<()> {
 #[test]
 fn parts_on_the_host() -> Result<()> {
     let mesh = mesh();
-    let (u, whole) = laid(&mesh, &[2, 2], F32, p![; U: X], 1)?;
+    let (u, whole) = placed_pair(&mesh, &[2, 2], F32, p![; U: X], 1)?;
     assert_eq!(u.to_vec::<f32>()?, whole.to_vec::<f32>()?);
     assert_eq!(u.view::<f32>()?[..], whole.view::<f32>()?[..]);
     assert_eq!(u.to_ndarray::<f32>()?, whole.to_ndarray::<f32>()?);
@@ -194,9 +194,9 @@ fn parts_on_the_host() -> Result<()> {
 #[test]
 fn derivatives_of_parts_take_no_numbers() -> Result<()> {
     let mesh = mesh();
-    let (r, whole) = laid(&mesh, &[4], F32, p![; R: X], 1)?;
-    let (u, _) = laid(&mesh, &[4], F32, p![; U: X], 2)?;
-    let (p, plain) = laid(&mesh, &[], F32, p![], 3)?;
+    let (r, whole) = placed_pair(&mesh, &[4], F32, p![; R: X], 1)?;
+    let (u, _) = placed_pair(&mesh, &[4], F32, p![; U: X], 2)?;
+    let (p, plain) = placed_pair(&mesh, &[], F32, p![], 3)?;
     for (name, ct) in [("a number", Array::from(1.0f32)), ("a whole", p.clone())] {
         let (_, pull) = vjp(&r, |r| (&r * &r).sum(..));
         match pull.call(&ct).ready() {

@@ -1,7 +1,7 @@
 //! Tests every primitive on operands with every sharding.
 
 use crate::error_checks::flaw;
-use crate::{X, Y, laid, mesh, near, read};
+use crate::{X, Y, mesh, near, placed_pair, read};
 use atmesh::array::Term;
 use atmesh::ops::PRIMITIVES;
 use atmesh::prelude::*;
@@ -53,16 +53,16 @@ fn primitives_of_values_in_parts() -> Result<()> {
         let mut lists = Vec::new();
         for (k, ty) in types.iter().enumerate() {
             let specs = specs(&mesh, &ty.shape, of(ty).is_number());
-            let each = specs.iter().map(|s| laid(&mesh, &ty.shape, of(ty), *s, 3 * k));
+            let each = specs.iter().map(|s| placed_pair(&mesh, &ty.shape, of(ty), *s, 3 * k));
             lists.push(each.collect::<Result<Vec<_>>>()?);
         }
-        for laid in choices(&lists) {
-            let ins: Vec<String> = laid.iter().map(|x| type_of(&x.0).to_string()).collect();
+        for pairs in choices(&lists) {
+            let ins: Vec<String> = pairs.iter().map(|x| type_of(&x.0).to_string()).collect();
             if !ins.iter().any(|ty| ty.contains('{')) {
                 continue;
             }
             let terms = |whole: bool| -> Vec<Term> {
-                laid.iter().map(|x| Term::from(if whole { &x.1 } else { &x.0 })).collect()
+                pairs.iter().map(|x| Term::from(if whole { &x.1 } else { &x.0 })).collect()
             };
             let results = Array::apply(prim.clone(), &terms(false));
             if let Err(e) = results[0].ty() {

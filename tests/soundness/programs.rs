@@ -1,7 +1,7 @@
 //! Programs of partial values: those with a meaning, and those that must be errors.
 
 use crate::error_checks::flaw;
-use crate::{X, Y, laid, mesh, near, read, to};
+use crate::{X, Y, mesh, near, placed_pair, read, to};
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, ScanOptions, scan_with, type_of};
 
@@ -225,11 +225,11 @@ const REJECTED: &[(&str, Program)] = &[
 ];
 
 fn inputs(mesh: &Mesh) -> Result<(In, In)> {
-    let m = |dtype, spec, seed| laid(mesh, &[4, 4], dtype, spec, seed);
+    let m = |dtype, spec, seed| placed_pair(mesh, &[4, 4], dtype, spec, seed);
     let (u, v) = (m(F32, p![; U: X], 1)?, m(F32, p![; U: X], 2)?);
     let (us, uu, w) = (m(F32, p![_, Y; U: X], 3)?, m(F32, p![; U: [X, Y]], 4)?, m(F32, p![; U: Y], 5)?);
     let (r, s, p) = (m(F32, p![; R: X], 6)?, m(F32, p![X], 7)?, m(F32, p![], 8)?);
-    let i = laid(mesh, &[], I32, p![; U: X], 2)?;
+    let i = placed_pair(mesh, &[], I32, p![; U: X], 2)?;
     let n = m(I32, p![; U: X], 9)?;
     let b = Array::from(true);
     let b = (b.put(mesh, p![]), b);

@@ -30,8 +30,8 @@ pub(crate) fn evaluate(program: &Program, inputs: &[Data]) -> Vec<Data> {
         let results: Vec<_> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         let data: Vec<Data> = e.inputs.iter().map(|i| get(&values, i)).collect();
         let shapes: Vec<Vec<usize>> = operands.iter().map(|t| t.shape.to_vec()).collect();
-        for (sentence, var) in prim.loop_nests(&operands, &results).iter().zip(&e.outputs) {
-            values[var.index()] = Some(run(sentence, &data, &shapes));
+        for (loop_nest, var) in prim.loop_nests(&operands, &results).iter().zip(&e.outputs) {
+            values[var.index()] = Some(run(loop_nest, &data, &shapes));
         }
     }
     program.outputs.iter().map(|o| get(&values, o)).collect()
@@ -112,7 +112,7 @@ fn lines(s: &LoopNest, l: &RowKernelCall, data: &[Data], shapes: &[Vec<usize>]) 
         let steps: Vec<Vec<i64>> = steps.collect();
         let typed = |r: &Access| {
             let line: Data = steps.iter().map(|i| read(r, i, data, shapes)).collect();
-            with_type!(r.dtype, T => Box::new(line.iter().map(|x| T::of(*x)).collect::<Vec<T>>()) as Box<dyn Any>)
+            with_type!(r.dtype, T => Box::new(line.iter().map(|x| T::from_scalar(*x)).collect::<Vec<T>>()) as Box<dyn Any>)
         };
         let ins: Vec<(DType, Box<dyn Any>)> = s.accesses.iter().map(|r| (r.dtype, typed(r))).collect();
         let ins = ins.iter().map(
@@ -121,7 +121,7 @@ fn lines(s: &LoopNest, l: &RowKernelCall, data: &[Data], shapes: &[Vec<usize>]) 
         let ins: Vec<RowInput> = ins.collect();
         let at = l.row_loops.iter().zip(&along).fold(0, |at, (k, n)| at * n + index[*k] as usize);
         with_type!(s.dtype, T => {
-            let mut y = vec![T::of(Scalar::zero(s.dtype)); along.iter().product()];
+            let mut y = vec![T::from_scalar(Scalar::zero(s.dtype)); along.iter().product()];
             let asked = (0..l.result_index).map(|_| None).chain([Some(RowOutput::from_slice(&along, &mut y))]);
             l.kernel.run(&ins, &mut RowOutputs::new(asked));
             convert(y[at].number(), s.dtype)
@@ -132,12 +132,12 @@ fn lines(s: &LoopNest, l: &RowKernelCall, data: &[Data], shapes: &[Vec<usize>]) 
 
 /// Conversion of elements of a type from scalars, and back.
 trait Typed: Copy {
-    fn of(x: Scalar) -> Self;
+    fn from_scalar(x: Scalar) -> Self;
     fn number(self) -> Scalar;
 }
 macro_rules! typed { ($($t:ty: $x:ident => $e:expr, $y:ident => $s:expr;)*) => {$(
     impl Typed for $t {
-        fn of($x: Scalar) -> $t { $e }
+        fn from_scalar($x: Scalar) -> $t { $e }
         fn number(self) -> Scalar { let $y = self; $s }
     }
 )*} }

@@ -19,7 +19,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    pub(crate) fn of(data: Data) -> Held {
+    pub(crate) fn from_data(data: Data) -> Held {
         Held::Same(Rc::new(data))
     }
     pub(crate) fn at(&self, device: usize) -> &Rc<Data> {
@@ -83,7 +83,7 @@ impl Machine {
         }
         let get = |values: &[Option<Held>], i: &Input| match i {
             Input::Var(v) => values[v.index()].clone().expect("a variable is bound before it is read"),
-            Input::Lit(l) => Held::of(vec![crate::scalar::convert(l.value, l.dtype)]),
+            Input::Lit(l) => Held::from_data(vec![crate::scalar::convert(l.value, l.dtype)]),
         };
         for e in &program.equations {
             let ins: Vec<Held> = e.inputs.iter().map(|i| get(&values, i)).collect();
@@ -107,14 +107,15 @@ impl Machine {
 
     fn prim(&self, prim: &Prim, ins: &[Held], types: &[ArrayType], results: &[ArrayType]) -> Vec<Held> {
         let shapes: Vec<Vec<usize>> = types.iter().map(|t| t.shape.to_vec()).collect();
-        let sentences = prim.loop_nests(types, results);
+        let loop_nests = prim.loop_nests(types, results);
         let on = |s, p: usize| {
             let data: Vec<Data> = ins.iter().map(|x| Data::clone(x.at(p))).collect();
             run(s, &data, &shapes)
         };
         let all_same = ins.iter().all(|x| matches!(x, Held::Same(_)));
-        let one = |s| if all_same { Held::of(on(s, 0)) } else { Held::each(self.devices(), |p| on(s, p)) };
-        sentences.iter().map(one).collect()
+        let one =
+            |s| if all_same { Held::from_data(on(s, 0)) } else { Held::each(self.devices(), |p| on(s, p)) };
+        loop_nests.iter().map(one).collect()
     }
 
     fn collective(
@@ -259,11 +260,11 @@ impl Machine {
                             d[k * n..(k + 1) * n].to_vec()
                         };
                         match x {
-                            Held::Same(d) => Held::of(cut(d)),
+                            Held::Same(d) => Held::from_data(cut(d)),
                             Held::Each(all) => Held::Each(all.iter().map(|d| Rc::new(cut(d))).collect()),
                         }
                     };
-                    let step = Held::of(vec![Scalar::Int(i128::from(l.start) + k as i128)]);
+                    let step = Held::from_data(vec![Scalar::Int(i128::from(l.start) + k as i128)]);
                     let xs: Vec<Held> = xs.iter().map(slice).collect();
                     let mut outs = self.run(&l.body, &[&[step][..], fixed, &carry, &xs].concat());
                     for (y, out) in ys.iter_mut().zip(outs.split_off(l.carry)) {
@@ -350,7 +351,7 @@ impl Machine {
                     .collect::<Data>()
             };
             if m.axes.len() == self.mesh.axis_names().len() {
-                Held::of(whole(0))
+                Held::from_data(whole(0))
             } else {
                 Held::each(n, whole)
             }

@@ -270,7 +270,7 @@ impl Reader<'_> {
                     list(&e["in"])[2..].iter().map(|v| v["lit"].as_u64().map(|n| n as usize)).collect();
                 let Some(start) = starts else { return not_here("a dynamic start") };
                 if ins[0].ty.spec != ins[1].ty.spec {
-                    return not_here("an update that lies otherwise");
+                    return not_here("an update that is sharded otherwise");
                 }
                 let start = start.iter().enumerate().map(|(d, s)| {
                     (*s).min(
@@ -445,7 +445,7 @@ pub(crate) fn check(case: &Json) -> Outcome {
     let (mut names, mut inputs) = (HashMap::new(), Vec::new());
     for a in list(&case["args"]) {
         let ty = ArrayType::parse(text(&a["type"]), &mesh).unwrap();
-        inputs.push(Held::of(fill(&a["data"], &ty)));
+        inputs.push(Held::from_data(fill(&a["data"], &ty)));
         names.insert(text(&a["name"]).to_string(), b.input(ty, None));
     }
     let expect = &case["expect"];

@@ -31,7 +31,7 @@ fn typed(prim: impl Into<Prim>, mesh: &Mesh, types: &[&str]) -> Result<String, E
     let prim: Prim = prim.into();
     prim.types(&operands(mesh, types)).map(|t| t[0].to_string()).map_err(|f| f.kind)
 }
-fn of(f: Binary) -> Prim {
+fn to_prim(f: Binary) -> Prim {
     Arc::new(f)
 }
 
@@ -55,9 +55,9 @@ fn every_primitive_is_complete() {
         for (dims, ty) in dims {
             assert_eq!(dims.len(), ty.rank(), "{}: a dimension without loops", prim.key());
         }
-        let sentences = prim.loop_nests(&types, &results);
-        assert_eq!(sentences.len(), results.len(), "{}", prim.key());
-        for (s, ty) in sentences.iter().zip(&results) {
+        let loop_nests = prim.loop_nests(&types, &results);
+        assert_eq!(loop_nests.len(), results.len(), "{}", prim.key());
+        for (s, ty) in loop_nests.iter().zip(&results) {
             assert_eq!(s.extents[..s.rank], ty.shape[..], "{}", prim.key());
             assert_eq!(s.dtype, ty.dtype.storage(), "{}", prim.key());
             for part in s.accesses.iter().flat_map(|r| &r.pieces) {
@@ -75,7 +75,7 @@ fn roles_are_the_authors_word() {
         let ops: Vec<TypedOperand> = types.iter().map(|t| TypedOperand::new(t.clone(), false)).collect();
         prim.factors(&types, &prim.shapes(&ops).unwrap()).kind(l)
     };
-    let add = || of(Binary::Add);
+    let add = || to_prim(Binary::Add);
     assert_eq!(role(add(), &["f32[8,1]", "f32[8,4]"], 1), FactorKind::PassThrough);
     let sum = || Arc::new(Reduce::new(Reduction::Sum, &[1], None)) as Prim;
     assert_eq!(
@@ -91,12 +91,12 @@ fn roles_are_the_authors_word() {
 fn values_on_no_mesh_join_as_replicated() {
     let x = TypedOperand::new(ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), false);
     let y = TypedOperand::new(DType::F32.array_type([8, 4]), false);
-    let t = of(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
+    let t = to_prim(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
     assert_eq!((t[0].to_string().as_str(), t[0].mesh.as_ref()), ("float32[8@X,4]", Some(&mesh())));
-    assert_eq!(of(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
+    assert_eq!(to_prim(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
     let other = Mesh::without_devices([("X", 4), ("Y", 2)]).unwrap();
     let z = TypedOperand::new(ArrayType::parse("f32[8@X,4]", &other).unwrap(), false);
-    assert_eq!(of(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
+    assert_eq!(to_prim(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
     let placed =
         Full { ty: ArrayType { spec: p!["X"], ..DType::F32.array_type([8]) }, value: Scalar::Float(0.0) };
     assert_eq!((Arc::new(placed) as Prim).types(&[]).unwrap_err().kind, ErrorKind::Mesh);
@@ -106,7 +106,7 @@ fn values_on_no_mesh_join_as_replicated() {
 #[test]
 fn manual_mode() {
     let inner = mesh().with_axis_types(["X", "Y"], AxisType::Manual).unwrap();
-    let add = |types: &[&str]| typed(of(Binary::Add), &inner, types);
+    let add = |types: &[&str]| typed(to_prim(Binary::Add), &inner, types);
     assert_eq!(add(&["f32[4]{V:X}", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:(X,Y)}");
     assert_eq!(add(&["f32[4]", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:Y}");
     assert_eq!(add(&["f32[4]{V:X}", "lit f32"]).unwrap(), "float32[4]{V:X}");
@@ -118,12 +118,12 @@ fn manual_mode() {
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{R:X}", "lit f32"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{U:X}", "f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
-    let mul = |types: &[&str]| typed(of(Binary::Mul), &inner, types);
+    let mul = |types: &[&str]| typed(to_prim(Binary::Mul), &inner, types);
     assert_eq!(mul(&["f32[4]{U:X}", "f32[4]{R:X}"]).unwrap(), "float32[4]{U:X}");
     // Explicit axes remain usable next to manual ones.
     let partly = mesh().with_axis_types("X", AxisType::Manual).unwrap();
     assert_eq!(
-        typed(of(Binary::Mul), &partly, &["f32[4,8@Y]{V:X}", "f32[8]"]).unwrap(),
+        typed(to_prim(Binary::Mul), &partly, &["f32[4,8@Y]{V:X}", "f32[8]"]).unwrap(),
         "float32[4,8@Y]{V:X}"
     );
     let dot = Arc::new(DotGeneral::matmul()) as Prim;
@@ -149,7 +149,7 @@ fn sets() {
 #[test]
 fn errors_say_what_to_write() {
     let fault = |prim: Prim, types: &[&str]| prim.types(&operands(&mesh(), types)).unwrap_err();
-    let f = fault(of(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
+    let f = fault(to_prim(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
     assert_eq!(
         f.message,
         "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, must match, but are sharded differently"
@@ -184,7 +184,7 @@ fn errors_say_what_to_write() {
         ["reshard operand 0: `.reshard(p![_, _])`", "reshard operand 1: `.reshard(p![_, _])`"]
     );
 
-    let f = fault(of(Binary::Mul), &["f32[8]{U:X}", "f32[8]"]);
+    let f = fault(to_prim(Binary::Mul), &["f32[8]{U:X}", "f32[8]"]);
     assert_eq!(
         f.message,
         "operand 0, float32[8]{U:X}, is unreduced over X: the other factor must be reduced over X too"

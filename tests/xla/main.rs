@@ -151,16 +151,19 @@ fn results_have_the_types_and_shardings_of_ours() {
     assert_eq!((report.engine, report.workers), ("xla", 8));
     assert!(report.listing.contains("func.func public @main"));
     // XLA's figures for the program, next to ours.
-    let told = report.to_string();
+    let report_text = report.to_string();
     println!("{}", report.collectives);
-    let (theirs, own) = told.split_once("collectives of the built-in engines").unwrap();
-    assert!(theirs.contains("collectives of XLA:\n") && theirs.contains("all-reduce float32["), "{told}");
-    assert!(own.contains("assert_collectives!"), "{told}");
+    let (theirs, own) = report_text.split_once("collectives of the built-in engines").unwrap();
+    assert!(
+        theirs.contains("collectives of XLA:\n") && theirs.contains("all-reduce float32["),
+        "{report_text}"
+    );
+    assert!(own.contains("assert_collectives!"), "{report_text}");
     let ours = jit(f).lower(&a).unwrap();
     assert!(!ours.collectives().is_empty());
     for c in ours.collectives() {
         let row = |l: &str| l.contains(c.kind.name()) && l.ends_with(&c.reason);
-        assert!(own.lines().any(row), "{c:?} in {told}");
+        assert!(own.lines().any(row), "{c:?} in {report_text}");
     }
     let alone = jit(|x: &Array| x + 1).engine(EngineKind::Xla).lower(Array::arange(0..4)).unwrap();
     assert!(alone.compile().unwrap().report().collectives.starts_with("collectives of XLA: none\n"));

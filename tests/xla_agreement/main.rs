@@ -104,9 +104,9 @@ fn planned(c: Config, mesh: [usize; 3], step: bool) -> Result<Collectives> {
 }
 
 /// Returns the number of arrays of the collectives of a kind, and their total bytes.
-fn of(all: &Collectives, kind: CollectiveKind) -> (usize, u64) {
-    let of = || all.iter().filter(|c| c.kind == kind);
-    (of().count(), of().map(|c| c.bytes_per_device * c.count).sum())
+fn count_and_bytes(all: &Collectives, kind: CollectiveKind) -> (usize, u64) {
+    let of_kind = || all.iter().filter(|c| c.kind == kind);
+    (of_kind().count(), of_kind().map(|c| c.bytes_per_device * c.count).sum())
 }
 
 /// Returns the extra bytes of summing the loss, a scalar, over the devices of the batch: the
@@ -139,9 +139,11 @@ fn plans_agree_with_what_xla_compiles() -> Result<()> {
         for explicit in [true, false] {
             let mode = if explicit { "explicit" } else { "auto" };
             let all = planned(Config { explicit, ..config }, mesh, step)?;
-            let ((reduces, _), (gathers, gathered)) =
-                (of(&all, CollectiveKind::AllReduce), of(&all, CollectiveKind::AllGather));
-            let (scatters, scattered) = of(&all, CollectiveKind::ReduceScatter);
+            let ((reduces, _), (gathers, gathered)) = (
+                count_and_bytes(&all, CollectiveKind::AllReduce),
+                count_and_bytes(&all, CollectiveKind::AllGather),
+            );
+            let (scatters, scattered) = count_and_bytes(&all, CollectiveKind::ReduceScatter);
             let others = all.len() - reduces - gathers - scatters;
             let (bytes, peak) = (all.bytes(), all.peak_bytes());
             rows += &format!("{name}\t{mode}\t{bytes}\t{reduces}\t{gathers}\t{scatters}\t{others}\t{peak}\n");
@@ -221,7 +223,7 @@ fn the_full_step_on_65_536_devices_is_the_same_in_a_loop_and_unrolled() -> Resul
 
 /// Returns the bytes of a kind over all iterations.
 fn of_kind(all: &Collectives, kind: CollectiveKind) -> u64 {
-    of(all, kind).1
+    count_and_bytes(all, kind).1
 }
 
 /// The machine sets the cost of a byte: a program that is planned for a machine is never slower on

@@ -133,12 +133,12 @@ fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
     let float = |v: &Value| numbers::float(v);
     let of_floats = |xs: Vec<f64>| -> Result<Array, String> {
         let ints = || xs.iter().map(|x| *x as i128).collect::<Vec<i128>>();
-        of(dtype, shape, &xs, &ints())
+        array_from(dtype, shape, &xs, &ints())
     };
     if let Some(list) = rule["list"].as_array() {
         let floats: Vec<f64> = list.iter().map(float).collect();
         let ints: Vec<i128> = list.iter().map(numbers::int).collect();
-        return of(dtype, shape, &floats, &ints);
+        return array_from(dtype, shape, &floats, &ints);
     }
     if let Some(iota) = rule["iota"].as_array() {
         let (start, step) = (float(&iota[0]), float(&iota[1]));
@@ -161,7 +161,7 @@ fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
 }
 
 /// Returns an array of these floats or, for integer types, of these integers, which wrap.
-fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Array, String> {
+fn array_from(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Array, String> {
     macro_rules! int {
         ($t:ty) => {
             Array::from(ints.iter().map(|x| *x as $t).collect::<Vec<$t>>())
