@@ -312,3 +312,47 @@ fn an_unknown_engine_runs_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+/// Runs in a separate process: an invalid `ATMESH_CPU` or `ATMESH_WORKERS` is an error, eagerly and
+/// under `jit`; an empty variable counts as unset.
+#[test]
+fn invalid_environment_variables_run_nothing() {
+    const CHILD: &str = "ATMESH_VARIABLES_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let x = Array::arange(0.0..4.0f32);
+        let eager = (&x + 1.0).to_vec::<f32>().err();
+        let compiled = jit(|x: &Array| x * 2.0).call(&x).err();
+        for e in [eager, compiled] {
+            println!("it says: {}", e.map_or("nothing".into(), |e| e.to_string().replace('\n', " ")));
+        }
+        return;
+    }
+    let output = |name: &str, value: &str| -> Vec<String> {
+        let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "invalid_environment_variables_run_nothing", "--nocapture"])
+            .envs([(CHILD, "1"), (name, value)])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        text.lines().filter_map(|l| Some(l.split_once("it says: ")?.1.to_string())).collect()
+    };
+    for (name, value, help) in [
+        ("ATMESH_CPU", "AVX512", "the instruction sets of this processor are: base"),
+        ("ATMESH_CPU", "sse", "the instruction sets of this processor are: base"),
+        ("ATMESH_WORKERS", "abc", "set it to a number from 1 to 1024"),
+        ("ATMESH_WORKERS", "-3", "set it to a number from 1 to 1024"),
+        ("ATMESH_WORKERS", "0", "set it to a number from 1 to 1024"),
+        ("ATMESH_WORKERS", "1025", "set it to a number from 1 to 1024"),
+    ] {
+        let lines = output(name, value);
+        assert_eq!(lines.len(), 2, "{name}={value}: {lines:?}");
+        for line in &lines {
+            assert!(line.contains(name) && line.contains(value) && line.contains(help), "{line}");
+        }
+    }
+    for (name, value) in
+        [("ATMESH_CPU", ""), ("ATMESH_CPU", "base"), ("ATMESH_WORKERS", ""), ("ATMESH_WORKERS", "2")]
+    {
+        assert_eq!(output(name, value), ["nothing"; 2], "{name}={value}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Detection of the processor's vector instructions, and functions compiled for each level of them.
 
+use crate::core::diagnostic::{ErrorKind, Fault};
 use std::sync::OnceLock;
 
 /// The level of vector instructions that kernels are compiled for.
@@ -53,12 +54,27 @@ fn detect() -> IsaLevel {
 ///
 /// `ATMESH_CPU` is `base`, `avx2` or `avx512`. A lower level makes runs on different machines agree
 /// to the last bit. The variable is read once, and affects everything that the engines compute.
+/// Engines compile nothing while its value is invalid ([`requested_level`]).
 pub fn level() -> IsaLevel {
     static LEVEL: OnceLock<IsaLevel> = OnceLock::new();
-    *LEVEL.get_or_init(|| {
-        let asked = std::env::var("ATMESH_CPU").ok();
-        IsaLevel::available().find(|l| asked.as_deref() == Some(l.name())).unwrap_or_else(detect)
-    })
+    *LEVEL.get_or_init(|| requested_level().ok().flatten().unwrap_or_else(detect))
+}
+
+/// Returns the level that `ATMESH_CPU` names; `None` if the variable is unset or empty.
+///
+/// # Errors
+/// The variable names no level, or one that this processor does not support.
+pub(crate) fn requested_level() -> Result<Option<IsaLevel>, Fault> {
+    let Some(name) = std::env::var_os("ATMESH_CPU").filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
+    if let Some(level) = IsaLevel::available().find(|level| name == level.name()) {
+        return Ok(Some(level));
+    }
+    let names: Vec<&str> = IsaLevel::available().map(IsaLevel::name).collect();
+    let message = format!("this processor has no instruction set {name:?}, which ATMESH_CPU names");
+    Err(Fault::new(ErrorKind::Syntax, message)
+        .help(format!("the instruction sets of this processor are: {}", names.join(", "))))
 }
 
 /// The base level as a number; levels from 1 on have a fused multiply-add.

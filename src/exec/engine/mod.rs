@@ -13,7 +13,9 @@ pub use registry::CustomEngine;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::exec::runtime::ArrayData;
+use crate::exec::runtime::thread_pool::requested_workers;
 use crate::ir::program::Program;
+use crate::kernels::cpu::requested_level;
 use crate::partition::plan::Timeline;
 use crate::partition::{Collectives, SpmdProgram};
 use std::any::Any;
@@ -132,9 +134,23 @@ fn unknown_engine(asked: &str) -> Fault {
         .help(format!("engines are {} and {last}", names.join(", ")))
 }
 
+/// Checks the environment variables that affect all engines, until they are valid.
+///
+/// Otherwise a misspelt `ATMESH_CPU` would silently give other bits than the user asked for.
+fn check_environment() -> Result<()> {
+    static IS_VALID: OnceLock<()> = OnceLock::new();
+    if IS_VALID.get().is_none() {
+        requested_level()?;
+        requested_workers()?;
+        IS_VALID.get_or_init(|| ());
+    }
+    Ok(())
+}
+
 /// Compiles a program with an engine of this kind.
 /// On WebAssembly it always uses the lock-step engine, so that the other engines are not linked in.
 fn compile_with(kind: EngineKind, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
+    check_environment()?;
     if cfg!(target_family = "wasm") {
         return lockstep::Lockstep.compile(job);
     }

@@ -8,6 +8,7 @@
 use super::park::{self, Signal};
 use super::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use super::sync::{Builder, Global, Mutex, thread_local};
+use crate::core::diagnostic::{ErrorKind, Fault};
 use crossbeam_utils::CachePadded;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -128,13 +129,34 @@ fn set_in_job(yes: bool) {
 /// It has as many workers as the process may use cores, or as many as `ATMESH_WORKERS` says.
 pub fn thread_pool() -> &'static ThreadPool {
     static TEAM: Global<&'static ThreadPool> = Global::new(|| {
-        let asked = std::env::var("ATMESH_WORKERS").ok().and_then(|s| s.parse::<usize>().ok());
+        let asked = requested_workers().ok().flatten();
         // under shuttle, tests start their own pools
         let cores =
             if cfg!(shuttle) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
-        ThreadPool::start(asked.unwrap_or(cores).clamp(1, 1024))
+        ThreadPool::start(asked.unwrap_or(cores).clamp(1, MAX_WORKERS))
     });
     TEAM.get()
+}
+
+/// The maximum number of workers of the process's pool.
+const MAX_WORKERS: usize = 1024;
+
+/// Returns the number of workers that `ATMESH_WORKERS` asks for; `None` if it is unset or empty.
+///
+/// # Errors
+/// The variable is not a number from 1 to `MAX_WORKERS`.
+pub(crate) fn requested_workers() -> Result<Option<usize>, Fault> {
+    let Some(text) = std::env::var_os("ATMESH_WORKERS").filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    match text.to_str().and_then(|text| text.parse().ok()) {
+        Some(count @ 1..=MAX_WORKERS) => Ok(Some(count)),
+        _ => {
+            let message = format!("ATMESH_WORKERS is {text:?}, which is no number of workers");
+            Err(Fault::new(ErrorKind::Syntax, message)
+                .help(format!("set it to a number from 1 to {MAX_WORKERS}, or unset it to use all cores")))
+        }
+    }
 }
 
 impl ThreadPool {
