@@ -320,9 +320,14 @@ pub fn combine_rows(reducer: Reducer, dtype: DType) -> Option<CombineRows> {
 }
 /// Returns the kernel that combines eight rows into a new one, as a tree.
 ///
-/// With `stream`, stores are non-temporal where that is faster.
+/// With `stream`, stores are non-temporal where that is faster. `None` on WebAssembly, where eight
+/// calls of [`combine_rows`] do the same.
+#[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "there is no such kernel"))]
 pub fn combine_rows8(reducer: Reducer, dtype: DType, stream: bool) -> Option<CombineRows8> {
-    reduce::find(reducer, dtype.storage(), variant(stream)).map(|m| m.rows8)
+    #[cfg(not(target_family = "wasm"))]
+    return reduce::find(reducer, dtype.storage(), variant(stream)).map(|m| m.rows8);
+    #[cfg(target_family = "wasm")]
+    None
 }
 /// Returns the neutral element of a reducer as an argument of [`fill`].
 ///

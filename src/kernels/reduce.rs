@@ -346,6 +346,7 @@ pub(super) struct CombineKernels {
     #[cfg(not(target_family = "wasm"))]
     pub(super) picked: CombinePicked,
     pub(super) rows: CombineRows,
+    #[cfg(not(target_family = "wasm"))]
     pub(super) rows8: CombineRows8,
     /// The bits of the neutral element, in the low bits.
     pub(super) neutral: u64,
@@ -375,6 +376,7 @@ fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels
         #[cfg(not(target_family = "wasm"))]
         picked: super::index_filter::combine_picked::<M>,
         rows: rows_at::at::<M>(level),
+        #[cfg(not(target_family = "wasm"))]
         rows8: rows8_at::at::<M>(level),
         neutral,
     }
