@@ -142,7 +142,7 @@ fn what_is_no_file_of_numbers_is_an_error() {
         (header("<c32", false, "(1,)"), "`<c32`"),
         (header("|O", false, "(1,)"), "`|O`"),
         (header("<f2", false, "1"), "header"),
-        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }".into(), "header"),
+        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }".into(), "records"),
         ("{'descr': '<f4', 'shape': (1,), }".into(), "fortran_order"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }".into(), "header"),
         ("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,), }".into(), "header"),
@@ -163,6 +163,120 @@ fn what_is_no_file_of_numbers_is_an_error() {
     });
     let error = traced.call(Array::ones([2])).unwrap_err().to_string();
     assert!(error.contains("`save_npy` needs concrete data"), "{error}");
+}
+
+/// Records and archives are named for what they are, with what to do instead.
+#[test]
+fn records_and_archives_are_named() {
+    let records = "{'descr': [('mass', '<f4'), ('id', '<i8')], 'fortran_order': False, 'shape': (2,), }";
+    let error = load("records", &file(records, &[0; 24])).unwrap_err().to_string();
+    for part in ["its elements are records, with the fields mass, id", "np.save(path, x['mass'])"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error =
+        load("archive", b"PK\x03\x04\x14\x00\x00\x00\x00\x00\x00\x00\x21\x00").unwrap_err().to_string();
+    for part in ["a zip archive of arrays (.npz)", "unzip"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// bfloat16 is read and written as JAX does, and the forms that old programs wrote are read.
+#[test]
+fn other_forms_of_types_and_shapes() {
+    let ones = load("bfloat16", &file(&header("<V2", false, "(2,)"), &[0x80, 0x3f, 0, 0xc0])).unwrap();
+    assert_eq!(type_of(&ones), "bfloat16[2]");
+    assert_eq!(ones.astype(F32).to_vec::<f32>().unwrap(), [1.0, -2.0]);
+    let scratch = Scratch::new("bfloat16-written", &[]);
+    ones.save_npy(&scratch.0).unwrap();
+    assert!(String::from_utf8_lossy(&std::fs::read(&scratch.0).unwrap()).contains("'<V2'"));
+    assert_eq!(Array::load_npy(&scratch.0).unwrap().astype(F32).to_vec::<f32>().unwrap(), [1.0, -2.0]);
+    let long = "{'descr': '<i4', 'fortran_order': False, 'shape': (1L, 2L), }";
+    assert_eq!(type_of(load("long", &file(long, &[0; 8])).unwrap()), "int32[1,2]");
+    assert_eq!(
+        type_of(load("name", &file(&header("float32", false, "(2,)"), &[0; 8])).unwrap()),
+        "float32[2]"
+    );
+    assert_eq!(type_of(load("bool", &file(&header("?", false, "(2,)"), &[0, 1])).unwrap()), "bool[2]");
+}
+
+/// Several arrays in one file, as repeated `np.save` calls write them.
+#[test]
+fn several_arrays_in_one_file() {
+    let scratch = Scratch::new("several", &[]);
+    let arrays = [Array::from([1, 2, 3]), Array::ones([2, 2]), Array::from(7u8)];
+    Array::save_npy_all(&arrays, &scratch.0).unwrap();
+    let read = Array::load_npy_all(&scratch.0).unwrap();
+    assert_eq!(type_of(&read), "(int32[3], float32[2,2], uint8[])");
+    assert_eq!(read[0].to_vec::<i32>().unwrap(), [1, 2, 3]);
+    let error = Array::load_npy(&scratch.0).unwrap_err().to_string();
+    assert!(error.contains("more than one array") && error.contains("load_npy_all"), "{error}");
+    let mut bytes = std::fs::read(&scratch.0).unwrap();
+    bytes.pop();
+    let error = Array::load_npy_all(&Scratch::new("cut", &bytes).0).unwrap_err().to_string();
+    assert!(error.contains("array 2: uint8[] takes 1 bytes"), "{error}");
+    assert!(Array::load_npy_all(&Scratch::new("none", &[]).0).unwrap().is_empty());
+}
+
+/// Saving follows links, keeps permissions, and does not replace pipes, devices and directories.
+#[cfg(unix)]
+#[test]
+fn saving_replaces_regular_files_only() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let target = Scratch::new("target", b"old");
+    std::fs::set_permissions(&target.0, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let link = Scratch::new("link", &[]);
+    std::fs::remove_file(&link.0).unwrap();
+    symlink(target.0.file_name().unwrap(), &link.0).unwrap();
+    let x = Array::ones([10]);
+    x.save_npy(&link.0).unwrap();
+    assert!(std::fs::symlink_metadata(&link.0).unwrap().is_symlink());
+    assert_eq!(type_of(Array::load_npy(&target.0).unwrap()), "float32[10]");
+    assert_eq!(std::fs::metadata(&target.0).unwrap().permissions().mode() & 0o777, 0o600);
+    let pipe = Scratch::new("pipe", &[]);
+    std::fs::remove_file(&pipe.0).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
+    for special in [&pipe.0, &PathBuf::from("/dev/null"), &std::env::temp_dir()] {
+        let error = x.save_npy(special).unwrap_err().to_string();
+        assert!(error.contains("it is not a regular file, so it is not replaced"), "{error}");
+    }
+    let ring = Scratch::new("ring", &[]);
+    std::fs::remove_file(&ring.0).unwrap();
+    symlink(&ring.0, &ring.0).unwrap();
+    assert!(x.save_npy(&ring.0).unwrap_err().to_string().contains("too many symbolic links"));
+}
+
+/// Two threads save one file and one directory; every save succeeds, and every read finds a
+/// complete file.
+#[test]
+fn concurrent_saves_do_not_disturb_each_other() {
+    let scratch = Scratch::new("concurrent", &[]);
+    let dir = Scratch::new("concurrent-dir", &[]);
+    std::fs::remove_file(&dir.0).unwrap();
+    Array::ones([1]).save_npy(&scratch.0).unwrap();
+    std::thread::scope(|s| {
+        for k in 0..3usize {
+            let (path, dir) = (&scratch.0, &dir.0);
+            s.spawn(move || {
+                let x = Array::full([30_000 - 10_000 * k], k as f32);
+                for _ in 0..40 {
+                    if k == 2 {
+                        assert!(Array::load_npy(path).is_ok());
+                    } else {
+                        x.save_npy(path).unwrap();
+                        tree::save_npy(&x, dir).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert!(dir.0.join("array.npy").exists());
+    let others = std::fs::read_dir(std::env::temp_dir()).unwrap().filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        let name = name.to_string_lossy();
+        name.contains("concurrent") && (name.ends_with(".part") || name.ends_with(".old"))
+    });
+    assert_eq!(others.count(), 0);
+    std::fs::remove_dir_all(&dir.0).unwrap();
 }
 
 /// Headers that are truncated, duplicated and overwritten at random give an error or an array, and
@@ -339,6 +453,35 @@ mod safetensors {
         assert_eq!(key.data().to_string(), Key::new(3).data().to_string());
         let all = tree::read_safetensors(&path).unwrap();
         assert_eq!((all.len(), all["0.float32"].shape().unwrap().to_vec()), (15, vec![2, 3]));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// Floats of 8 bits are read as bytes; a tensor of another unknown type is named in the error.
+    #[test]
+    fn small_floats_are_bytes_and_unknown_types_are_named() {
+        let path = place("fp8");
+        let write = |dtype: &str, bytes: usize| {
+            let header = format!(
+                r#"{{"scale":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}},"up.weight":{{"dtype":"{dtype}","shape":[2],"data_offsets":[4,{}]}}}}"#,
+                4 + bytes
+            );
+            let data = &[0, 0, 0, 63, 56, 192][..4 + bytes];
+            std::fs::write(
+                &path,
+                [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat(),
+            )
+        };
+        for dtype in ["F8_E4M3", "F8_E5M2"] {
+            write(dtype, 2).unwrap();
+            let all = tree::read_safetensors(&path).unwrap();
+            assert_eq!(all["scale"].to_vec::<f32>().unwrap(), [0.5]);
+            assert_eq!(all["up.weight"].to_vec::<u8>().unwrap(), [56, 192]);
+        }
+        write("F4", 1).unwrap();
+        let text = rejected(tree::read_safetensors(&path));
+        assert!(text.contains("`up.weight`") && text.contains("F4"), "{text}");
+        let error = tree::read_safetensors(&path).unwrap_err().to_string();
+        assert!(error.contains("tree::read_safetensors: "), "{error}");
         std::fs::remove_file(path).unwrap();
     }
 

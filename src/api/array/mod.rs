@@ -16,6 +16,7 @@ mod sharding;
 
 mod host;
 
+pub(crate) mod atomic_file;
 pub(crate) mod npy;
 
 #[cfg(feature = "dlpack")]

@@ -5,12 +5,13 @@
 //! a malformed file cannot request more memory than its own size.
 
 use super::Array;
+use super::atomic_file::{data_error, open_regular, write_atomically};
 use crate::core::diagnostic::{Cursor, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::types::{ArrayType, DType, Shape, with_dtype};
 use crate::exec::runtime::{ArrayData, Buffer, check_available, parallel_copy, try_vec_with_capacity};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +20,11 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// The maximum header length that is accepted, in bytes; supported arrays need less.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
+/// The first bytes of a `.npz` archive, which is a zip file.
+const ZIP_MAGIC: &[u8; 4] = b"PK\x03\x04";
+
 /// The element types that NumPy and this crate share, with NumPy's type codes.
-const NPY_DTYPES: [(DType, &str); 14] = [
+const NPY_DTYPES: [(DType, &str); 15] = [
     (DType::Bool, "b1"),
     (DType::I8, "i1"),
     (DType::I16, "i2"),
@@ -35,14 +39,19 @@ const NPY_DTYPES: [(DType, &str); 14] = [
     (DType::F64, "f8"),
     (DType::C64, "c8"),
     (DType::C128, "c16"),
+    // NumPy has no bfloat16; JAX writes it as opaque elements of two bytes
+    (DType::BF16, "V2"),
 ];
 
 /// # Files
 impl Array {
     /// Writes the array to a `.npy` file: element type, shape and elements, without the sharding.
     ///
-    /// The file is written under a temporary name and renamed, so that an existing file is replaced
-    /// atomically. bfloat16 and keys are errors, because the format cannot represent them.
+    /// The file is written under a temporary name and renamed, so that an existing file is
+    /// replaced atomically; it keeps its permissions, and a symbolic link is followed. bfloat16 is
+    /// written as JAX writes it, as opaque elements of two bytes, which
+    /// `x.view(ml_dtypes.bfloat16)` reads in Python. Keys are an error, because the format cannot
+    /// represent them.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -61,7 +70,12 @@ impl Array {
     }
     /// Reads an array from a `.npy` file, on no mesh.
     ///
-    /// Both byte orders, and both row-major and column-major order, are supported.
+    /// Both byte orders, and both row-major and column-major order, are supported. Opaque elements
+    /// of two bytes are bfloat16, as JAX saves it.
+    ///
+    /// # Errors
+    /// The file is not a `.npy` file, has elements of another type (records, objects, dates), or
+    /// has more than one array ([`Array::load_npy_all`] reads those).
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -71,10 +85,37 @@ impl Array {
     #[track_caller]
     pub fn load_npy(path: impl AsRef<Path>) -> Result<Array> {
         let (location, path) = (Location::caller(), path.as_ref());
-        load(path).map_err(|fault| {
-            let fault = Fault { message: format!("{}: {}", path.display(), fault.message), ..fault };
-            Error::new(fault, "load_npy", Vec::new(), Some(location))
-        })
+        load(path).map_err(|fault| error_in_file(fault, "load_npy", path, location))
+    }
+    /// Writes several arrays to one file, one after the other.
+    ///
+    /// Repeated calls of `np.save` with an open file write the same.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("atmesh-all-{}.npy", std::process::id()));
+    /// Array::save_npy_all(&[Array::from([1, 2]), Array::from(0.5f32)], &path)?;
+    /// let read = Array::load_npy_all(&path);
+    /// std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// assert_eq!(type_of(read?), "(int32[2], float32[])");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn save_npy_all(arrays: &[Array], path: impl AsRef<Path>) -> Result<()> {
+        let (op, location, path) = ("save_npy_all", Location::caller(), path.as_ref());
+        let mut bytes = Vec::new();
+        for array in arrays {
+            bytes.extend(array.npy_bytes(op, location)?);
+        }
+        write_atomically(path, &bytes).map_err(|why| file_error(op, path, why, location))
+    }
+    /// Reads all arrays of a file that has one after the other, on no mesh.
+    ///
+    /// `np.save` writes such a file if it is called repeatedly with an open file.
+    #[track_caller]
+    pub fn load_npy_all(path: impl AsRef<Path>) -> Result<Vec<Array>> {
+        let (location, path) = (Location::caller(), path.as_ref());
+        load_all(path).map_err(|fault| error_in_file(fault, "load_npy_all", path, location))
     }
     /// Returns the contents of the `.npy` file of this array.
     pub(crate) fn npy_bytes(&self, op: &'static str, location: SourceLocation) -> Result<Vec<u8>> {
@@ -92,16 +133,13 @@ impl Array {
     }
     /// Returns `.npy` contents that also represent types NumPy lacks, for other programs to read.
     ///
-    /// A key is written as its two words, and bfloat16 as opaque two-byte values.
+    /// A key is written as its two words.
     pub(crate) fn npy_bytes_raw(&self, op: &'static str, location: SourceLocation) -> Result<Vec<u8>> {
         let ty = self.ty()?;
         match ty.dtype {
             DType::Key => {
                 let shape: Vec<usize> = ty.shape.iter().copied().chain([2]).collect();
                 self.npy_bytes_with_dtype(op, (4, "u4"), &shape, &self.host_data(op, location)?, location)
-            }
-            DType::BF16 => {
-                self.npy_bytes_with_dtype(op, (2, "V2"), &ty.shape, &self.host_data(op, location)?, location)
             }
             _ => self.npy_bytes(op, location),
         }
@@ -147,20 +185,6 @@ impl Array {
     }
 }
 
-/// Replaces a file atomically: writes a temporary file in the same directory and renames it.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = File::create(&part)
-        .and_then(|mut f| f.write_all(bytes).and_then(|()| f.sync_all()))
-        .and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    written
-}
-
 /// Returns the error for a failed file operation.
 pub(crate) fn file_error(
     op: &str,
@@ -176,47 +200,76 @@ pub(crate) fn file_error(
     )
 }
 
-/// Returns a data error with this message.
-pub(crate) fn data_error(why: impl std::fmt::Display) -> Fault {
-    Fault::new(ErrorKind::Data, why.to_string())
+/// Returns the error for the contents of a file.
+fn error_in_file(fault: Fault, op: &str, path: &Path, location: SourceLocation) -> Error {
+    let fault = Fault { message: format!("{}: {}", path.display(), fault.message), ..fault };
+    Error::new(fault, op, Vec::new(), Some(location))
 }
 
-/// Reads the array in a `.npy` file.
+/// Reads the array in a `.npy` file, which has no other array.
 pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     let (mut file, length) = open_regular(path)?;
-    let (header, begins) = read_header(&mut file)?;
-    let Header { dtype, big_endian: big, fortran_order: fortran, shape } = header;
-    let ty = dtype.array_type(&shape);
-    ty.check_addressable()?;
-    let (takes, holds) = (ty.nbytes(), length.saturating_sub(begins));
-    if takes as u64 != holds {
-        return Err(data_error(format!(
-            "{ty} takes {takes} bytes, but the file holds {holds} after its header"
-        )));
-    }
-    let slab = read_elements(&mut file, &ty, big)?;
-    if !fortran || shape.rank() < 2 {
-        return Ok(Array::concrete(slab, ty, None));
-    }
-    with_dtype!(dtype, T => {
-        let turned = ArrayView::from_shape(IxDyn(&shape).f(), slab.elements::<T>()).map_err(data_error)?;
-        Ok(Array::from(turned))
-    })
-}
-
-/// Opens a regular file; returns it and its length in bytes.
-pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), Fault> {
-    // check before opening: opening a pipe blocks until there is a writer
-    let known = std::fs::metadata(path).map_err(data_error)?;
-    if !known.is_file() {
-        let fault = data_error("it is not a regular file, so its length is not known");
+    let (header, data_start) = read_header(&mut file)?;
+    let ty = header.array_type()?;
+    let (takes, holds) = (ty.nbytes() as u64, length.saturating_sub(data_start));
+    if takes < holds && begins_with_magic(&mut file, data_start + takes)? {
         return Err(
-            fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
+            data_error("it holds more than one array").help("read all of them: `Array::load_npy_all(path)`")
         );
     }
-    let file = File::open(path).map_err(data_error)?;
-    let length = file.metadata().map_err(data_error)?.len();
-    Ok((file, length))
+    if takes != holds {
+        return Err(wrong_length(&ty, holds));
+    }
+    read_array(&mut file, &header, ty)
+}
+
+/// Reads all arrays in a file that has one after the other.
+fn load_all(path: &Path) -> Result<Vec<Array>, Fault> {
+    let (mut file, length) = open_regular(path)?;
+    let (mut arrays, mut at) = (Vec::new(), 0);
+    while at < length {
+        let described = |fault: Fault| {
+            let message = format!("array {}: {}", arrays.len(), fault.message);
+            Fault { message, ..fault }
+        };
+        let (header, header_bytes) = read_header(&mut file).map_err(described)?;
+        let ty = header.array_type().map_err(described)?;
+        let holds = length.saturating_sub(at + header_bytes);
+        if ty.nbytes() as u64 > holds {
+            return Err(described(wrong_length(&ty, holds)));
+        }
+        at += header_bytes + ty.nbytes() as u64;
+        let array = read_array(&mut file, &header, ty).map_err(described)?;
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
+/// Returns the error for a file with `holds` bytes after a header that announces `ty`.
+fn wrong_length(ty: &ArrayType, holds: u64) -> Fault {
+    data_error(format!("{ty} takes {} bytes, but the file holds {holds} after its header", ty.nbytes()))
+}
+
+/// Returns true if another array begins at this offset, and goes back to the current position.
+fn begins_with_magic(file: &mut File, offset: u64) -> Result<bool, Fault> {
+    let back = file.stream_position().map_err(data_error)?;
+    let mut start = [0; MAGIC.len()];
+    file.seek(SeekFrom::Start(offset)).map_err(data_error)?;
+    let is_magic = file.read_exact(&mut start).is_ok() && start == *MAGIC;
+    file.seek(SeekFrom::Start(back)).map_err(data_error)?;
+    Ok(is_magic)
+}
+
+/// Reads the elements after a header.
+fn read_array(file: &mut File, header: &Header, ty: ArrayType) -> Result<Array, Fault> {
+    let slab = read_elements(file, &ty, header.big_endian)?;
+    if !header.fortran_order || header.shape.rank() < 2 {
+        return Ok(Array::concrete(slab, ty, None));
+    }
+    with_dtype!(header.dtype, T => {
+        let view = ArrayView::from_shape(IxDyn(&header.shape).f(), slab.elements::<T>());
+        Ok(Array::from(view.map_err(data_error)?))
+    })
 }
 
 /// Reads the elements of a type, in row-major order, from the current position.
@@ -250,11 +303,24 @@ struct Header {
     shape: Shape,
 }
 
-/// Reads the header; returns it and the offset of the elements, in bytes.
+impl Header {
+    /// Returns the type of the array, if its size can be addressed.
+    fn array_type(&self) -> Result<ArrayType, Fault> {
+        let ty = self.dtype.array_type(&self.shape);
+        ty.check_addressable()?;
+        Ok(ty)
+    }
+}
+
+/// Reads the header; returns it and its length in bytes.
 fn read_header(file: &mut File) -> Result<(Header, u64), Fault> {
     let no_file = |_| data_error("it is not a .npy file: the header is cut off");
     let mut start = [0; 8];
     file.read_exact(&mut start).map_err(no_file)?;
+    if start[..4] == ZIP_MAGIC[..] {
+        return Err(data_error("it is a zip archive of arrays (.npz), not a .npy file")
+            .help("unpack it, and load each of its .npy files: `unzip file.npz`"));
+    }
     if start[..6] != MAGIC[..] {
         return Err(data_error("it is not a .npy file: such files start with \\x93NUMPY"));
     }
@@ -314,6 +380,8 @@ fn parse_shape(c: &mut Cursor<'_>) -> Result<Vec<usize>, Fault> {
     while !c.eat(")") {
         let before = *c;
         sizes.push(c.take(|c| c.is_ascii_digit()).parse().map_err(|_| before.expected("a size"))?);
+        // Python 2 wrote long integers like this
+        c.eat("L");
         // a tuple of one element needs a comma
         if !c.eat(",") {
             if sizes.len() == 1 {
@@ -335,6 +403,7 @@ fn parse_header(c: &mut Cursor<'_>) -> Result<Header, Fault> {
         let key = parse_quoted(c)?;
         c.expect(":")?;
         let again = match key {
+            "descr" if c.eat("[") => return Err(records_error(c.text())),
             "descr" => descr.replace(parse_quoted(c)?).is_some(),
             "fortran_order" => fortran.replace(parse_bool(c)?).is_some(),
             "shape" => shape.replace(parse_shape(c)?).is_some(),
@@ -353,21 +422,42 @@ fn parse_header(c: &mut Cursor<'_>) -> Result<Header, Fault> {
     let descr = descr.ok_or_else(missing("descr"))?;
     let fortran = fortran.ok_or_else(missing("fortran_order"))?;
     let shape = shape.ok_or_else(missing("shape"))?;
-    let known = descr.split_at_checked(1).and_then(|(order, code)| {
-        let (dtype, _) = NPY_DTYPES.iter().find(|t| t.1 == code)?;
-        let big = match order {
-            "<" => false,
-            ">" => true,
-            "=" => cfg!(target_endian = "big"),
-            "|" if dtype.size() == 1 => false,
-            _ => return None,
-        };
-        Some((*dtype, big))
-    });
+    let known = parse_dtype(descr);
     let Some((dtype, big)) = known else {
         let names: Vec<_> = NPY_DTYPES.iter().map(|t| t.0.name()).collect();
         return Err(data_error(format!("arrays do not support its element type, `{descr}`"))
             .help(format!("convert it in Python: `x.astype(…)` to one of {}", names.join(", "))));
     };
     Ok(Header { dtype, big_endian: big, fortran_order: fortran, shape: shape.into() })
+}
+
+/// Returns the element type with this code, and true if its elements are big-endian.
+fn parse_dtype(descr: &str) -> Option<(DType, bool)> {
+    // Python's name of a type means the byte order of the machine that wrote the file; nearly all
+    // are little-endian
+    if let Some((dtype, _)) = NPY_DTYPES.iter().find(|t| t.0.name() == descr) {
+        return Some((*dtype, false));
+    }
+    if descr == "?" {
+        return Some((DType::Bool, false));
+    }
+    let (order, code) = descr.split_at_checked(1)?;
+    let code = if code == "?" { "b1" } else { code };
+    let (dtype, _) = NPY_DTYPES.iter().find(|t| t.1 == code)?;
+    let is_big_endian = match order {
+        "<" => false,
+        ">" => true,
+        "=" => cfg!(target_endian = "big"),
+        "|" if dtype.size() == 1 || *dtype == DType::BF16 => false,
+        _ => return None,
+    };
+    Some((*dtype, is_big_endian))
+}
+
+/// Returns the error for a header whose elements are records.
+fn records_error(header: &str) -> Fault {
+    let fields: Vec<&str> = header.split("('").skip(1).filter_map(|field| field.split('\'').next()).collect();
+    let first = fields.first().copied().unwrap_or("field");
+    data_error(format!("its elements are records, with the fields {}", fields.join(", ")))
+        .help(format!("save each field in a file: `np.save(path, x['{first}'])` in Python"))
 }

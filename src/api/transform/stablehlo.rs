@@ -1,7 +1,7 @@
 //! Export of traced functions as StableHLO: as text, or as a folder of files.
 
 use super::stages::Traced;
-use crate::api::array::{Array, npy};
+use crate::api::array::{Array, atomic_file};
 use crate::api::trace::pipeline;
 use crate::api::tree::Tree;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
@@ -183,7 +183,7 @@ impl StableHlo {
         std::fs::create_dir_all(folder).map_err(|why| failed(folder, why))?;
         for (name, bytes) in files {
             let path = folder.join(name);
-            npy::write_atomically(&path, &bytes).map_err(|why| failed(&path, why))?;
+            atomic_file::write_atomically(&path, &bytes).map_err(|why| failed(&path, why))?;
         }
         Ok(())
     }

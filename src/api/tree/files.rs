@@ -1,7 +1,7 @@
 //! Trees in directories: one `.npy` file for each array, named by its path.
 
 use super::{Path as TreePath, Tree};
-use crate::api::array::{Array, npy};
+use crate::api::array::{Array, atomic_file, npy};
 use crate::api::random::Key;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::types::{ArrayType, DType};
@@ -9,7 +9,7 @@ use crate::ir::program::CallSite;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::panic::Location;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Applies `f` to each path and array of a tree.
 ///
@@ -62,6 +62,9 @@ pub fn try_map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Resul
 pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
     let (location, dir) = (Location::caller(), dir.as_ref());
     let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
+    // a symbolic link to a directory stays one
+    let dir = &*atomic_file::follow_links(dir).map_err(|why| failed(&why))?;
+    let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
     if dir.exists() {
         let others = file_names(dir).map_err(|why| failed(&why))?;
         if let Some(other) = others.iter().find(|n| Path::new(n).extension().is_none_or(|e| e != "npy")) {
@@ -72,14 +75,9 @@ pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
             return Err(failed(&why));
         }
     }
-    let part = sibling_path(dir, "part");
-    let written = write_all(tree, &part, location).and_then(|()| {
-        let old = sibling_path(dir, "old");
-        let replaced = dir.exists();
-        let moved = if replaced { std::fs::rename(dir, &old) } else { Ok(()) };
-        moved.and_then(|()| std::fs::rename(&part, dir)).map_err(|why| failed(&why))?;
-        if replaced { std::fs::remove_dir_all(&old).map_err(|why| failed(&why)) } else { Ok(()) }
-    });
+    let part = atomic_file::unique_sibling(dir, "part");
+    let written = write_all(tree, &part, location)
+        .and_then(|()| replace_directory(&part, dir).map_err(|why| failed(&why)));
     if written.is_err() {
         let _ = std::fs::remove_dir_all(&part);
     }
@@ -124,6 +122,34 @@ pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
     if errors.is_empty() { Ok(read) } else { Err(Error::combine(errors)) }
 }
 
+/// Renames the directory `part` to `dir`, and removes the directory that was there.
+///
+/// Another thread or process may do the same at the same time; the last one wins.
+fn replace_directory(part: &Path, dir: &Path) -> std::io::Result<()> {
+    if let Ok(known) = std::fs::metadata(dir) {
+        std::fs::set_permissions(part, known.permissions())?;
+    }
+    let mut renamed = std::fs::rename(part, dir);
+    for _ in 0..MAX_REPLACEMENTS {
+        if renamed.is_ok() {
+            break;
+        }
+        let old = atomic_file::unique_sibling(dir, "old");
+        match std::fs::rename(dir, &old) {
+            Ok(()) => {
+                renamed = std::fs::rename(part, dir);
+                std::fs::remove_dir_all(&old)?;
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => renamed = std::fs::rename(part, dir),
+            Err(why) => return Err(why),
+        }
+    }
+    renamed
+}
+
+/// The number of times that a save is repeated because another one replaced the directory.
+const MAX_REPLACEMENTS: usize = 100;
+
 const SAVE: &str = "tree::save_npy";
 const LOAD: &str = "tree::load_npy";
 
@@ -134,7 +160,8 @@ fn write_all<T: Tree>(tree: &T, part: &Path, location: SourceLocation) -> Result
         if done.is_ok() {
             let at = part.join(file_name(path));
             done = to_file_dtype(a, location).npy_bytes(SAVE, location).and_then(|bytes| {
-                npy::write_atomically(&at, &bytes).map_err(|why| npy::file_error(SAVE, &at, why, location))
+                atomic_file::write_atomically(&at, &bytes)
+                    .map_err(|why| npy::file_error(SAVE, &at, why, location))
             });
         }
     });
@@ -158,11 +185,12 @@ fn load_leaf(like: &Array, file: &Path, path: &TreePath, location: SourceLocatio
     };
     let read = npy::load(file).map_err(error)?;
     let found = read.ty()?;
-    let expected =
-        if ty.dtype == DType::BF16 { DType::F32.array_type(ty.shape.to_vec()) } else { file_type(&ty) };
+    // bfloat16 is saved as float32, which NumPy can read; JAX saves it as opaque elements
+    let is_widened = ty.dtype == DType::BF16 && found.dtype != DType::BF16;
+    let expected = if is_widened { DType::F32.array_type(ty.shape.to_vec()) } else { file_type(&ty) };
     check_type(&found, &expected).map_err(error)?;
     let read = match ty.dtype {
-        DType::BF16 => read.convert_at(DType::BF16, CallSite::new(LOAD, location)),
+        DType::BF16 if is_widened => read.convert_at(DType::BF16, CallSite::new(LOAD, location)),
         _ => read,
     };
     restore_like(read, like, CallSite::new(LOAD, location))
@@ -213,11 +241,4 @@ fn file_name(path: &TreePath) -> String {
 
 fn file_names(dir: &Path) -> std::io::Result<Vec<OsString>> {
     std::fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name())).collect()
-}
-
-/// Returns a process-specific path next to the directory, on the same file system.
-fn sibling_path(dir: &Path, what: &str) -> PathBuf {
-    let mut name = dir.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.{what}", std::process::id()));
-    dir.with_file_name(name)
 }

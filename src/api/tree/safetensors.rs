@@ -2,7 +2,7 @@
 
 use super::files::{check_type, file_type, restore_like};
 use super::{Path as TreePath, Tree};
-use crate::api::array::{Array, npy};
+use crate::api::array::{Array, atomic_file, npy};
 use crate::api::random::Key;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::types::{ArrayType, DType};
@@ -42,6 +42,7 @@ const MAX_HEADER_BYTES: u64 = 100 << 20;
 
 const SAVE: &str = "tree::save_safetensors";
 const LOAD: &str = "tree::load_safetensors";
+const READ: &str = "tree::read_safetensors";
 
 /// The data of one array, as the file stores it.
 struct TensorBytes {
@@ -102,7 +103,7 @@ pub fn save_safetensors<T: Tree>(tree: &T, path: impl AsRef<Path>) -> Result<()>
     let names = all.iter().map(|(name, x)| (name.as_str(), x));
     let bytes =
         safetensors::serialize(names, None).map_err(|why| npy::file_error(SAVE, path, why, location))?;
-    npy::write_atomically(path, &bytes).map_err(|why| npy::file_error(SAVE, path, why, location))
+    atomic_file::write_atomically(path, &bytes).map_err(|why| npy::file_error(SAVE, path, why, location))
 }
 
 /// Reads a tree from a `.safetensors` file.
@@ -121,7 +122,7 @@ pub fn save_safetensors<T: Tree>(tree: &T, path: impl AsRef<Path>) -> Result<()>
 #[track_caller]
 pub fn load_safetensors<T: Tree>(like: &T, path: impl AsRef<Path>) -> Result<T> {
     let (location, path) = (Location::caller(), path.as_ref());
-    let mut file = TensorFile::open(path).map_err(|fault| error_in_file(fault, path, location))?;
+    let mut file = TensorFile::open(path).map_err(|fault| error_in_file(fault, LOAD, path, location))?;
     let mut errors = Vec::new();
     let read = like.rebuild(&mut TreePath::named(), &mut |name, a| {
         read_leaf(&mut file, a, &tensor_name(name), path, location).unwrap_or_else(|error| {
@@ -134,21 +135,31 @@ pub fn load_safetensors<T: Tree>(like: &T, path: impl AsRef<Path>) -> Result<T> 
 
 /// Reads all arrays of a `.safetensors` file, by name.
 ///
-/// The arrays are unplaced. The map that is returned is a tree.
+/// The arrays are unplaced. The map that is returned is a tree. Floats of 8 bits, which arrays do
+/// not have, are returned as their bytes, uint8.
+///
+/// # Errors
+/// The file is not a `.safetensors` file, or a tensor has an element type of less than 8 bits; the
+/// error names the tensor.
 #[track_caller]
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>> {
     let (location, path) = (Location::caller(), path.as_ref());
-    let mut file = TensorFile::open(path).map_err(|fault| error_in_file(fault, path, location))?;
+    let failed = |fault| error_in_file(fault, READ, path, location);
+    let mut file = TensorFile::open(path).map_err(failed)?;
     let mut made = BTreeMap::new();
     for name in file.head.offset_keys() {
-        made.insert(name.clone(), file.array(&name).map_err(|fault| error_in_file(fault, path, location))?);
+        let array = file.array(&name).map_err(|fault| {
+            let message = format!("`{name}`: {}", fault.message);
+            failed(Fault { message, ..fault })
+        })?;
+        made.insert(name, array);
     }
     Ok(made)
 }
 
-fn error_in_file(fault: Fault, path: &Path, location: SourceLocation) -> Error {
+fn error_in_file(fault: Fault, op: &str, path: &Path, location: SourceLocation) -> Error {
     let message = format!("{}: {}", path.display(), fault.message);
-    Error::new(Fault { message, ..fault }, LOAD, Vec::new(), Some(location))
+    Error::new(Fault { message, ..fault }, op, Vec::new(), Some(location))
 }
 fn tensor_name(path: &TreePath) -> String {
     if path.parts().is_empty() { ROOT_NAME.into() } else { path.to_string() }
@@ -189,8 +200,16 @@ fn read_leaf(
 
 /// Returns the array type of a tensor.
 fn tensor_type(info: &TensorInfo) -> Result<ArrayType, Fault> {
-    let Some((dtype, _)) = DTYPE_PAIRS.iter().find(|t| t.1 == info.dtype) else {
-        return Err(npy::data_error(format!("arrays do not support the element type {:?}", info.dtype)));
+    let dtype = match DTYPE_PAIRS.iter().find(|t| t.1 == info.dtype) {
+        Some((dtype, _)) => dtype,
+        // floats of 8 bits are read as their bytes
+        None if info.dtype.bitsize() == 8 => &DType::U8,
+        None => {
+            return Err(atomic_file::data_error(format!(
+                "arrays do not support the element type {}",
+                info.dtype
+            )));
+        }
     };
     let ty = dtype.array_type(info.shape.clone());
     ty.check_addressable()?;
@@ -207,8 +226,8 @@ struct TensorFile {
 
 impl TensorFile {
     fn open(path: &Path) -> Result<TensorFile, Fault> {
-        let no_file = |why: String| npy::data_error(format!("it is not a .safetensors file: {why}"));
-        let (mut file, length) = npy::open_regular(path)?;
+        let no_file = |why: String| atomic_file::data_error(format!("it is not a .safetensors file: {why}"));
+        let (mut file, length) = atomic_file::open_regular(path)?;
         let mut size = [0; 8];
         file.read_exact(&mut size).map_err(|why| no_file(why.to_string()))?;
         let size = u64::from_le_bytes(size);
@@ -216,13 +235,13 @@ impl TensorFile {
             return Err(no_file(format!("a header of {size} bytes in a file of {length}")));
         }
         let mut head = Vec::new();
-        (&mut file).take(size).read_to_end(&mut head).map_err(npy::data_error)?;
+        (&mut file).take(size).read_to_end(&mut head).map_err(atomic_file::data_error)?;
         // the deserializer checks that sizes match the types, and that there are no gaps
         let head: Metadata = serde_json::from_slice(&head).map_err(|why| no_file(why.to_string()))?;
         let (begins, takes) = (8 + size, head.data_len() as u64);
         if length - begins != takes {
             let holds = length - begins;
-            return Err(npy::data_error(format!(
+            return Err(atomic_file::data_error(format!(
                 "its arrays take {takes} bytes, but it holds {holds} after its header"
             )));
         }
@@ -233,7 +252,7 @@ impl TensorFile {
             let mut names = self.head.offset_keys();
             small_sort::sort(&mut names);
             names.truncate(8);
-            npy::data_error("the file has no array of this name")
+            atomic_file::data_error("the file has no array of this name")
                 .help(format!("it has {}, …", names.join(", ")))
         })
     }
@@ -243,7 +262,7 @@ impl TensorFile {
         let ty = tensor_type(&info)?;
         self.file
             .seek(SeekFrom::Start(self.data_start + info.data_offsets.0 as u64))
-            .map_err(npy::data_error)?;
+            .map_err(atomic_file::data_error)?;
         let slab = npy::read_elements(&mut self.file, &ty, false)?;
         Ok(Array::concrete(slab, ty, None))
     }

@@ -1,0 +1,84 @@
+//! Files that are replaced atomically, and regular files that are read.
+
+use crate::core::diagnostic::{self, Fault};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{Error, ErrorKind, Result, Write};
+use std::path::{Path, PathBuf};
+
+/// The maximum number of symbolic links from a path to its file, as on Linux.
+const MAX_LINKS: usize = 40;
+
+/// Replaces a file atomically: writes a temporary file in the same directory and renames it.
+///
+/// A symbolic link is followed, so that it stays a link, and an existing file keeps its
+/// permissions. Concurrent writers of one file do not disturb each other; the last one wins.
+///
+/// # Errors
+/// The path exists and is not a regular file, or writing fails.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = follow_links(path)?;
+    let permissions = match std::fs::metadata(&target) {
+        Ok(known) if known.is_file() => Some(known.permissions()),
+        Ok(_) => {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "it is not a regular file, so it is not replaced",
+            ));
+        }
+        Err(why) if why.kind() == ErrorKind::NotFound => None,
+        Err(why) => return Err(why),
+    };
+    let part = unique_sibling(&target, "part");
+    let written = File::create_new(&part)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            if let Some(permissions) = permissions {
+                file.set_permissions(permissions)?;
+            }
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&part, &target));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+/// Follows symbolic links from a path to the path that they lead to, which need not exist.
+pub(crate) fn follow_links(path: &Path) -> Result<PathBuf> {
+    let mut at = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = std::fs::read_link(&at) else { return Ok(at) };
+        at = at.parent().unwrap_or(Path::new("")).join(next);
+    }
+    Err(Error::new(ErrorKind::InvalidInput, "there are too many symbolic links"))
+}
+
+/// Returns a path next to `path`, on the same file system, that no thread or process uses.
+pub(crate) fn unique_sibling(path: &Path, suffix: &str) -> PathBuf {
+    let random = RandomState::new().build_hasher().finish();
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{random:016x}.{suffix}"));
+    path.with_file_name(name)
+}
+
+/// Opens a regular file; returns it and its length in bytes.
+pub(crate) fn open_regular(path: &Path) -> std::result::Result<(File, u64), Fault> {
+    // check before opening: opening a pipe blocks until there is a writer
+    let known = std::fs::metadata(path).map_err(data_error)?;
+    if !known.is_file() {
+        let fault = data_error("it is not a regular file, so its length is not known");
+        return Err(
+            fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
+        );
+    }
+    let file = File::open(path).map_err(data_error)?;
+    let length = file.metadata().map_err(data_error)?.len();
+    Ok((file, length))
+}
+
+/// Returns a data error with this message.
+pub(crate) fn data_error(why: impl std::fmt::Display) -> Fault {
+    Fault::new(diagnostic::ErrorKind::Data, why.to_string())
+}
