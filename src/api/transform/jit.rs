@@ -171,9 +171,9 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// values. The compiled program's [report](crate::Compiled::report) says which, and names a
     /// donated argument whose memory is of no use, with the reason.
     ///
-    /// A function that wraps another one (`jit(jit(f))`, `jit(shard_map(..))`) has the parameters of
-    /// that one. The donations of a function that is called inside another traced function have no
-    /// effect: the arguments are values of that function's program.
+    /// A function that wraps another one (`jit(jit(f))`, `jit(shard_map(..))`) has the parameters
+    /// of that one. The donations of a function that is called inside another traced function have
+    /// no effect: the arguments are values of that function's program.
     ///
     /// Only memory without other owners is overwritten. If another array, a
     /// [`HostView`](crate::api::array::HostView) or a second argument shares it, or the argument is

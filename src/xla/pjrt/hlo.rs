@@ -231,6 +231,13 @@ pub(super) fn read(form: &str, code: &[u8]) -> Option<HloModule> {
     })
 }
 
+/// Reads a module, for the fuzz target `hlo`.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn fuzz_hlo_module(format: &str, code: &[u8]) {
+    let _ = read(format, code);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
