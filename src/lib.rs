@@ -271,7 +271,10 @@ pub use self::core::mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
 #[doc(inline)]
 pub use self::core::sharding::{Sharding, Spec};
 #[doc(inline)]
-pub use self::core::types::{ArrayType, DType, Element, Scalar, Shape};
+pub use self::core::types::{
+    ArrayType, DType, Element, Precision, Scalar, Shape, default_matmul_precision,
+    set_default_matmul_precision,
+};
 #[doc(hidden)]
 pub use api::array::Term;
 #[cfg(feature = "linalg")]

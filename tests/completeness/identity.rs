@@ -1,6 +1,7 @@
 //! A primitive is identified by its type and fields: two that differ in one field are different, in
 //! programs and in caches.
 
+use atmesh::Precision;
 use atmesh::mesh::{AxisType, DeviceId};
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
@@ -45,6 +46,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("random_split ty.dtype", "a key is split into keys"),
     ("gather dims.collapsed", "a window of one element has the same one, whichever dimension it is without"),
     ("rfft kind", "it alone takes floats"),
+    ("precision", "only the accelerators of XLA multiply with less than full precision"),
     ("open_dims", "gives freedom to propagation, which has no reason to use it here"),
 ];
 
@@ -224,13 +226,15 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             ],
             output_order: [vec![1, 0, 2, 3]],
             out_sharding: [Some(p!["X"])],
-            accum_dtype: [Some(F64)]
+            accum_dtype: [Some(F64)],
+            precision: [Precision::Default, Precision::High]
         }
         DotGeneral {
             contracting: [[vec![1], vec![1]]],
             batch: [[vec![1], vec![0]]],
             out_sharding: [Some(p!["X"])],
-            accum_dtype: [Some(F64)]
+            accum_dtype: [Some(F64)],
+            precision: [Precision::Default, Precision::High]
         }
         CumulativeScan {
             kind: [CumulativeOp::Sum, CumulativeOp::Prod, CumulativeOp::Max, CumulativeOp::Min, CumulativeOp::LogSumExp].into_iter().filter(|k| *k != x.kind),
@@ -373,6 +377,7 @@ pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                     output_order: vec![0, 1, 2, 3],
                     out_sharding: None,
                     accum_dtype: None,
+                    precision: Precision::Highest,
                 };
                 (Arc::new(conv), vec![F32.array_type([2, 2, 2, 2]); 2])
             }

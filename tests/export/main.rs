@@ -111,6 +111,67 @@ fn shardings_are_told_as_asked() {
     assert!(lines.text().contains("tests/export/main.rs"), "{lines}");
 }
 
+/// Products and convolutions of float32 have the highest precision unless another one is given, also
+/// in derivatives and under `vmap`. Other element types have one precision only.
+#[test]
+fn float32_products_have_the_requested_precision() {
+    use atmesh::{ConvOptions, DotOptions, Precision, einsum_with, grad, vmap};
+    let text = |f: &dyn Fn(&Array) -> Array, dtype: DType| {
+        let traced = jit(|x: &Array| f(x)).trace(dtype.array_type([2, 3, 4, 4])).unwrap();
+        traced.to_stablehlo().unwrap().text().to_string()
+    };
+    let with =
+        |p: Option<Precision>| p.map_or_else(DotOptions::default, |p| DotOptions::default().precision(p));
+    let product = |p| move |x: &Array| x.matmul_with(x, with(p));
+    let einsum = |p| move |x: &Array| einsum_with("abij,abjk->abik", [x, x], with(p));
+    let gradient = |p| move |x: &Array| grad(x, |x| x.matmul_with(&x, with(p)).square().sum(..));
+    let mapped = |p| move |x: &Array| vmap(x, |x| x.matmul_with(&x, with(p)));
+    let conv = |p: Option<Precision>| {
+        let options = p.map_or_else(ConvOptions::default, |p| ConvOptions::default().precision(p));
+        move |x: &Array| x.conv_with(x.slice(ix![.., .., ..2, ..2]), options.clone())
+    };
+    for p in [None, Some(Precision::Highest), Some(Precision::High), Some(Precision::Default)] {
+        let name = match p {
+            Some(Precision::Default) => None,
+            Some(Precision::High) => Some("HIGH"),
+            _ => Some("HIGHEST"),
+        };
+        let all: [(&str, Box<dyn Fn(&Array) -> Array>); 5] = [
+            ("matmul", Box::new(product(p))),
+            ("einsum", Box::new(einsum(p))),
+            ("grad", Box::new(gradient(p))),
+            ("vmap", Box::new(mapped(p))),
+            ("conv", Box::new(conv(p))),
+        ];
+        for (what, f) in &all {
+            for dtype in [F32, C64] {
+                if (*what, dtype) == ("grad", C64) {
+                    continue;
+                }
+                let text = text(f, dtype);
+                let lines: Vec<&str> = text
+                    .lines()
+                    .filter(|l| l.contains("stablehlo.dot_general") || l.contains("stablehlo.convolution"))
+                    .collect();
+                assert!(!lines.is_empty(), "{what} {dtype}: {text}");
+                for line in lines {
+                    let expected = match (name, line.contains("stablehlo.convolution")) {
+                        (None, _) => !line.contains("precision"),
+                        (Some(n), false) => line.contains(&format!("precision = [{n}, {n}]")),
+                        (Some(n), true) => line.contains(&format!(
+                            "precision_config = [#stablehlo<precision {n}>, #stablehlo<precision {n}>]"
+                        )),
+                    };
+                    assert!(expected, "{what} {dtype} {p:?}: {line}");
+                }
+            }
+            if *what != "grad" {
+                assert!(!text(f, F64).contains("precision"), "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn errors_name_the_line() {
     let mesh = Mesh::auto([("X", 4)]).unwrap();

@@ -16,7 +16,7 @@ use atmesh::program::{
     BatchedOp, Builder, Control, Dim, Factors, JvpArgs, Linearity, Loop, Prim, Primitive, Priority, Tangents,
     TransposeArgs, TypedOperand, VmapArgs,
 };
-use atmesh::{Scalar, Shape};
+use atmesh::{Precision, Scalar, Shape};
 use std::sync::Arc;
 
 /// The loop nest of a custom primitive.
@@ -120,7 +120,7 @@ impl Says {
                 extents,
                 dtype: y.dtype,
                 accesses: reads,
-                compute: Compute::Contract { accum_dtype: accumulate },
+                compute: Compute::Contract { accum_dtype: accumulate, precision: Precision::Highest },
             };
         }
         let part = AccessPiece {
@@ -363,12 +363,14 @@ fn change_body(body: &mut Compute, rng: &mut Rng) {
         }
         Compute::Scatter { reducer: combine, .. } if rng.once_in(4) => *combine = Some(*rng.of(&combines)),
         Compute::Gather { indices: at } | Compute::Scatter { indices: at, .. } => change_bound(at, rng),
-        Compute::Contract { accum_dtype: accumulate } if rng.once_in(2) => *accumulate = *rng.of(&dtypes()),
+        Compute::Contract { accum_dtype: accumulate, .. } if rng.once_in(2) => {
+            *accumulate = *rng.of(&dtypes())
+        }
         Compute::Contract { .. } | Compute::RowKernel(_) | Compute::Reshape => {
             *body = match rng.below(3) {
                 0 => Compute::Map(ScalarCode::copy(*rng.of(&dtypes()))),
                 1 => Compute::Reshape,
-                _ => Compute::Contract { accum_dtype: F32 },
+                _ => Compute::Contract { accum_dtype: F32, precision: Precision::Highest },
             }
         }
     }

@@ -267,7 +267,7 @@ fn products() {
         ([vec![0, 1], vec![1, 0]], [vec![], vec![]], None, ["float64[4@X,2]", "float64[2@Y,4]"]),
     ];
     for (contracting, batch, out, types) in cases {
-        let prim = Arc::new(DotGeneral { contracting, batch, out_sharding: out, accum_dtype: None });
+        let prim = Arc::new(DotGeneral { contracting, batch, out_sharding: out, ..DotGeneral::default() });
         check_jvp(prim.clone(), &types, &[0, 1], 0.0);
         check_transpose(prim.clone(), &types, 0);
         check_transpose(prim, &types, 1);

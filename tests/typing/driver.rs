@@ -156,6 +156,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             batch: pair(&p["batch"]),
             out_sharding: out,
             accum_dtype: p["preferred_element_type"].as_str().map(|d| DType::from_name(d).unwrap()),
+            ..DotGeneral::default()
         }),
         "full" | "zeros" | "ones" => {
             let ty = created(dtype(p, DType::F32), &p["shape"]);

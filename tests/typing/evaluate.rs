@@ -63,7 +63,7 @@ pub(crate) fn run(s: &LoopNest, data: &[Data], shapes: &[Vec<usize>]) -> Data {
                 Compute::Reduce { reducer: combine, code } => {
                     (compute(code, &reads, &index), *combine, s.dtype)
                 }
-                Compute::Contract { accum_dtype: accumulate } => {
+                Compute::Contract { accum_dtype: accumulate, .. } => {
                     let factors = [convert(reads[0], *accumulate), convert(reads[1], *accumulate)];
                     let product = apply(ScalarOp::Mul, *accumulate, *accumulate, &factors);
                     (product, Reducer::Add, *accumulate)

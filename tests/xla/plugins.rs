@@ -1,7 +1,7 @@
 //! Files that are not valid plugins, tested without a plugin; and, if `ATMESH_PJRT_PLUGIN` names a
 //! plugin, modules that it runs.
 
-use atmesh::pjrt::{Client, DeviceBuffer, PLUGIN};
+use atmesh::pjrt::{Client, ClientOptions, DeviceBuffer, PLUGIN};
 use atmesh::{DType, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,6 +94,40 @@ fn a_plugin_that_fails_is_told_in_its_words() {
     if let Some(none) = library("none", &none) {
         assert!(error_message(load(&none.0)).ends_with("has 0 devices, but 1 are needed"));
     }
+}
+
+#[test]
+fn options_reach_the_plugin_with_their_types() {
+    // `create` checks the named values: a bool, a float, a list, a text, and the number of devices.
+    let source = r#"
+        #include <string.h>
+        typedef struct { long long size, ext; const char *name; long long len; int type, pad; union { long long n; float f; char b; const long long *list; const char *s; } v; long long count; } Named;
+        static long long table[100];
+        static void *quiet(long long *a) { (void)a; return 0; }
+        static const char *words = "the options are wrong";
+        static void *message(long long *a) { a[3] = (long long)words; a[4] = strlen(words); return 0; }
+        static int is(Named *v, const char *name, int type) { return v->len == (long long)strlen(name) && !memcmp(v->name, name, v->len) && v->type == type; }
+        static void *create(long long *a) {
+            Named *v = (Named *)a[2];
+            int ok = a[3] >= 4 && is(v, "preallocate", 4) && v->v.b == 0 && is(v + 1, "memory_fraction", 3) && v[1].v.f == 0.5f
+                && is(v + 2, "visible_devices", 2) && v[2].count == 2 && v[2].v.list[1] == 3 && is(v + 3, "allocator", 0)
+                && v[3].count == 3 && !memcmp(v[3].v.s, "bfc", 3);
+            words = ok ? "RESOURCE_EXHAUSTED: Out of memory" : words;
+            return (void *)table;
+        }
+        void *GetPjrtApi(void) {
+            for (int k = 5; k < 100; k++) table[k] = (long long)quiet;
+            table[0] = 800; table[4] = 70LL << 32; table[6] = (long long)message; table[15] = (long long)create;
+            return table;
+        }"#;
+    let Some(plugin) = library("options", source) else { return };
+    let options =
+        ClientOptions::parse("preallocate=false; memory_fraction=0.5; visible_devices=[2, 3]; allocator=bfc")
+            .unwrap();
+    // SAFETY: the library has the functions of a plugin
+    let error = unsafe { Client::load_with(&plugin.0, 1, &options) }.unwrap_err().to_string();
+    assert!(error.contains("RESOURCE_EXHAUSTED: Out of memory"), "{error}");
+    assert!(error.contains("ATMESH_PJRT_OPTIONS=\"preallocate=false\""), "{error}");
 }
 
 /// Returns the plugin's client of 8 devices, or `None` if no plugin is named.

@@ -11,7 +11,7 @@ use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::mesh::{Axes, Axis};
 use crate::core::sharding::Spec;
-use crate::core::types::DType;
+use crate::core::types::{DType, Precision};
 use crate::core::util::small_sort;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::reduce::Reduction;
@@ -252,7 +252,7 @@ fn contract_all(
     options: DotOptions,
     call: CallSite<'_>,
 ) -> Array {
-    let DotOptions { out_sharding: out, accum_dtype: sums } = options;
+    let DotOptions { out_sharding: out, accum_dtype: sums, precision } = options;
     // a single product accumulates in the requested type; other sums need operands that are
     // converted first
     let one_product = named.len() == 2 && {
@@ -286,7 +286,8 @@ fn contract_all(
         };
         // a product is appended after the remaining operands
         let step = if last { call } else { call.intermediate() };
-        named.push(a.contract(b, &kept, to, ContractionRequest { out: how, accum_dtype: sums }, terms, step));
+        let wish = ContractionRequest { out: how, accum_dtype: sums, precision };
+        named.push(a.contract(b, &kept, to, wish, terms, step));
     }
     let Some(mut one) = named.pop() else {
         let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
@@ -468,7 +469,8 @@ impl EinsumOperand {
             ResultSharding::Given(out) => out,
             ResultSharding::Any => Some(inherited_sharding(&order, [&a, &b])),
         };
-        let options = DotOptions { out_sharding: out, accum_dtype: wish.accum_dtype };
+        let options =
+            DotOptions { out_sharding: out, accum_dtype: wish.accum_dtype, precision: wish.precision };
         let describe = || operand::describe_all(terms);
         let array = match (a.source(terms), b.source(terms)) {
             (Some(x), Some(y)) => {
@@ -486,6 +488,8 @@ struct ContractionRequest {
     out: ResultSharding,
     /// The accumulation type; `None` for the operands' type.
     accum_dtype: Option<DType>,
+    /// The precision; `None` for the process's default.
+    precision: Option<Precision>,
 }
 
 /// The sharding that a product's result must have.

@@ -7,7 +7,7 @@ use super::contraction::Contraction;
 use crate::api::trace::Setting;
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::types::{ArrayType, DType, Precision, Scalar, Shape, default_matmul_precision};
 use crate::ir::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Recurrence, Sort, TopK};
 use crate::ir::ops::collective::{
     AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
@@ -41,8 +41,14 @@ pub(crate) fn bitcast(dtype: DType) -> Prim {
 pub(crate) fn reduce(kind: Reduction, axes: &[usize], out: Option<Spec>) -> Prim {
     Arc::new(Reduce::new(kind, axes, out))
 }
-/// Returns the `dot_general` primitive; `preferred` is the accumulation and result type.
-pub(crate) fn dot_general(how: &Contraction, out: Option<Spec>, preferred: Option<DType>) -> Prim {
+/// Returns the `dot_general` primitive.
+/// `preferred` is the accumulation and result type; a precision of `None` is the process's default.
+pub(crate) fn dot_general(
+    how: &Contraction,
+    out: Option<Spec>,
+    preferred: Option<DType>,
+    precision: Option<Precision>,
+) -> Prim {
     let pair = |list: &[(usize, usize)]| {
         let (a, b): (Vec<usize>, Vec<usize>) = list.iter().copied().unzip();
         [a, b]
@@ -52,6 +58,7 @@ pub(crate) fn dot_general(how: &Contraction, out: Option<Spec>, preferred: Optio
         batch: pair(&how.batch),
         out_sharding: out,
         accum_dtype: preferred,
+        precision: precision.unwrap_or_else(default_matmul_precision),
     })
 }
 /// Returns the primitive for a cumulative reduction along `axis`.

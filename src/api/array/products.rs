@@ -9,11 +9,12 @@ use super::{Array, errors, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType};
+use crate::core::types::{ArrayType, DType, Precision};
 use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;
 
-/// Options of matrix products and einsums: the result's sharding and the accumulation type.
+/// Options of matrix products and einsums: the result's sharding, the accumulation type and the
+/// precision.
 ///
 /// They are built by chaining: `x.matmul_with(&w, DotOptions::default().accum_dtype(F32))`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +26,10 @@ pub struct DotOptions {
     ///
     /// `None` means the operands' type.
     pub accum_dtype: Option<DType>,
+    /// The precision of float32 products on XLA's accelerators.
+    ///
+    /// `None` means the process's [default](crate::default_matmul_precision).
+    pub precision: Option<Precision>,
 }
 
 impl DotOptions {
@@ -43,9 +48,21 @@ impl DotOptions {
     pub fn accum_dtype(self, dtype: DType) -> DotOptions {
         DotOptions { accum_dtype: Some(dtype), ..self }
     }
+    /// Sets the precision of float32 products on XLA's accelerators.
+    ///
+    /// ```
+    /// use atmesh::{DotOptions, Precision, prelude::*};
+    /// let fast = DotOptions::default().precision(Precision::Default);
+    /// let f = jit(move |x: &Array| x.matmul_with(x, fast.clone()));
+    /// assert!(f.trace(F32.array_type([2, 2]))?.to_string().contains("precision=default"));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn precision(self, precision: Precision) -> DotOptions {
+        DotOptions { precision: Some(precision), ..self }
+    }
     /// Returns options with this result sharding and default types.
     pub(super) fn with_out_sharding(out_sharding: Option<Spec>) -> DotOptions {
-        DotOptions { out_sharding, accum_dtype: None }
+        DotOptions { out_sharding, ..DotOptions::default() }
     }
 }
 
@@ -239,7 +256,11 @@ impl Array {
             spec.with_dims(made.iter().map(|d| dims.get(*d).cloned().unwrap_or_default()).collect())
         });
         let args = [self.into(), b.into()];
-        let product = apply1(prims::dot_general(how, out, options.accum_dtype), &args, call.permuted(made));
+        let product = apply1(
+            prims::dot_general(how, out, options.accum_dtype, options.precision),
+            &args,
+            call.permuted(made),
+        );
         if sorted {
             return product;
         }
@@ -271,7 +292,7 @@ impl Array {
     ) -> Array {
         let args = [self.into(), b.borrow().into()];
         let call = CallSite::here("dot_general").with_explicit_form("x.dot_general_to(&w, &how, None, {})");
-        apply1(prims::dot_general(dims, None, accum_dtype), &args, call)
+        apply1(prims::dot_general(dims, None, accum_dtype, None), &args, call)
     }
     /// Computes [`Array::dot_general`] with the result sharded (or left unreduced) as `out`.
     ///
@@ -294,7 +315,11 @@ impl Array {
         out: Spec,
     ) -> Array {
         let args = [self.into(), b.borrow().into()];
-        apply1(prims::dot_general(dims, Some(out), accum_dtype), &args, CallSite::here("dot_general_to"))
+        apply1(
+            prims::dot_general(dims, Some(out), accum_dtype, None),
+            &args,
+            CallSite::here("dot_general_to"),
+        )
     }
 }
 

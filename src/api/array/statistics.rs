@@ -317,7 +317,7 @@ impl Array {
         let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(last), call), call);
         let how = Contraction { contracting: vec![(last, last)], batch: Vec::new() };
         let args = [(&off).into(), (&off.conj_at(call)).into()];
-        let sums = apply1(prims::dot_general(&how, out, None), &args, call);
+        let sums = apply1(prims::dot_general(&how, out, None, None), &args, call);
         let n = ty.shape[last] as f64 - 1.0;
         sums.binary_with(Binary::Div, n, call).restore_dtype(self, call)
     }

@@ -229,6 +229,6 @@ impl Array {
         call: CallSite<'_>,
     ) -> Array {
         let how = Contraction { contracting: pairs, batch: Vec::new() };
-        apply1(prims::dot_general(&how, out, None), &[ArrayOrLiteral::from(self), b.into()], call)
+        apply1(prims::dot_general(&how, out, None, None), &[ArrayOrLiteral::from(self), b.into()], call)
     }
 }

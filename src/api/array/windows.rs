@@ -9,7 +9,7 @@ use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::types::{ArrayType, DType, Precision, Shape, default_matmul_precision};
 use crate::ir::ops::windows::{Conv, Window, dilated_size};
 use crate::ir::program::{CallSite, Prim, UserOperand};
 use std::borrow::Borrow;
@@ -72,6 +72,10 @@ pub struct ConvOptions {
     ///
     /// `None` means the operands' type.
     pub accum_dtype: Option<DType>,
+    /// The precision of float32 products on XLA's accelerators.
+    ///
+    /// `None` means the process's [default](crate::default_matmul_precision).
+    pub precision: Option<Precision>,
 }
 
 impl Default for ConvOptions {
@@ -86,6 +90,7 @@ impl Default for ConvOptions {
             batch_groups: 1,
             out_sharding: None,
             accum_dtype: None,
+            precision: None,
         }
     }
 }
@@ -176,6 +181,10 @@ impl ConvOptions {
     #[doc(alias = "preferred_element_type")]
     pub fn accum_dtype(self, dtype: DType) -> ConvOptions {
         ConvOptions { accum_dtype: Some(dtype), ..self }
+    }
+    /// Sets the precision of float32 products on XLA's accelerators.
+    pub fn precision(self, precision: Precision) -> ConvOptions {
+        ConvOptions { precision: Some(precision), ..self }
     }
 }
 
@@ -545,6 +554,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
         output_order: vec![],
         out_sharding: options.out_sharding,
         accum_dtype: options.accum_dtype,
+        precision: options.precision.unwrap_or_else(default_matmul_precision),
     };
     // the primitive's result order: batch, spatial dimensions, output features
     let order = |lead: usize| {

@@ -5,7 +5,7 @@ use super::elementwise::{DTypeClass, common_dtype};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::types::{ArrayType, DType, Precision, Shape};
 use crate::core::util::small_sort;
 use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, LoopId, Priority};
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest};
@@ -31,6 +31,13 @@ pub struct DotGeneral {
     /// The element type of the sums and of the result.
     /// `None` for that of the operands.
     pub accum_dtype: Option<DType>,
+    /// The precision of float32 products on XLA's accelerators.
+    pub precision: Precision,
+}
+
+/// Returns the printed parameter for a precision, which is empty for the highest.
+pub(super) fn format_precision(precision: Precision) -> String {
+    if precision == Precision::Highest { String::new() } else { format!(", precision={precision}") }
 }
 
 /// Returns the accumulator type for products of `dtype`: `preferred`, if it can hold the sums.
@@ -171,6 +178,7 @@ impl DotGeneral {
             batch: [ct_batch, self.batch[1 - k].clone()],
             out_sharding: None,
             accum_dtype: (ct.ty.dtype != expected.dtype).then_some(expected.dtype),
+            precision: self.precision,
         };
         let product = b.dot_general_to(ct, &other, &dot, expected.spec.with_dims(entries))?;
         let permutation: Vec<usize> =
@@ -187,7 +195,8 @@ impl Primitive for DotGeneral {
         let out = self.out_sharding.map(|o| format!(", out={o}")).unwrap_or_default();
         let preferred = self.accum_dtype.map(|d| format!(", preferred={d}")).unwrap_or_default();
         let ([a, b], [c, d]) = (&self.contracting, &self.batch);
-        format!("contracting=({a:?}, {b:?}), batch=({c:?}, {d:?}){out}{preferred}")
+        let precision = format_precision(self.precision);
+        format!("contracting=({a:?}, {b:?}), batch=({c:?}, {d:?}){out}{preferred}{precision}")
     }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("dot_general", operands, 2)?;
@@ -271,7 +280,7 @@ impl Primitive for DotGeneral {
             rank,
             dtype,
             accesses: reads,
-            compute: Compute::Contract { accum_dtype: accumulate },
+            compute: Compute::Contract { accum_dtype: accumulate, precision: self.precision },
         }]
     }
     fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {

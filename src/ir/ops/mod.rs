@@ -28,7 +28,7 @@ pub mod windows;
 
 use crate::core::mesh::{AxisType, Mesh};
 use crate::core::types::DType::{Bool, C64, F32, I32, Key, U32};
-use crate::core::types::{ArrayType, Scalar};
+use crate::core::types::{ArrayType, Precision, Scalar};
 use crate::ir::program::Prim;
 use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
 use along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
@@ -160,6 +160,7 @@ pub const PRIMITIVES: &[PrimitiveEntry] = &[
             output_order: vec![0, 1, 2, 3],
             out_sharding: None,
             accum_dtype: None,
+            precision: Precision::Highest,
         },
         [F32[2, 4, 4, 2], F32[2, 3, 2, 2]]),
     entry!("reduce_window_sum", "windows", reduce_window(Reduction::Sum), [F32[4, 6]]),

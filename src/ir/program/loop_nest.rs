@@ -11,7 +11,7 @@ pub use crate::core::scalar_op::{Reducer, ScalarOp};
 
 use super::RowKernel;
 pub use super::dynamic_index::{DynamicIndex, OutOfBounds};
-use crate::core::types::{DType, Scalar};
+use crate::core::types::{DType, Precision, Scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -106,6 +106,8 @@ pub enum Compute {
     Contract {
         /// The element type of the accumulator.
         accum_dtype: DType,
+        /// The precision of float32 products on XLA's accelerators.
+        precision: Precision,
     },
     /// A row kernel: a function of complete rows.
     /// The inner loops run along the rows that the kernel reads.

@@ -1,6 +1,7 @@
 //! Named operations, for which StableHLO has an operation or needs only a few.
 
 use super::loop_nest::Reducer;
+use crate::core::types::Precision;
 use smallvec::SmallVec;
 
 /// An operation that other array languages have as a single operation.
@@ -76,6 +77,8 @@ pub enum NamedOp {
         /// The window of each spatial dimension, as five numbers.
         /// They are the stride, padding before, padding after, array dilation and filter dilation.
         windows: Vec<[i64; 5]>,
+        /// The precision of float32 products on XLA's accelerators.
+        precision: Precision,
     },
 }
 

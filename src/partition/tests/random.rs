@@ -8,7 +8,7 @@ use super::VERIFY;
 use super::oracle::{check, plain};
 use crate::DType::{F32, I32};
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards};
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::types::{DType, Precision, Scalar, Shape};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer, RowKernelCall,
     ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
@@ -296,7 +296,7 @@ pub(super) fn product(a: Slot, x: &[usize], b: Slot, y: &[usize]) -> LoopNest {
         rank: k,
         dtype: F32,
         accesses: reads,
-        compute: Compute::Contract { accum_dtype: F32 },
+        compute: Compute::Contract { accum_dtype: F32, precision: Precision::Highest },
         extents,
     }
 }

@@ -6,6 +6,7 @@
 //! offsets in a table that only grows (`pjrt_c_api.h`, versions 0.x). Offsets and words are
 //! therefore sufficient, and no binding of the header is needed.
 
+use super::client_options::{ClientOptions, OptionValue};
 use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
@@ -197,13 +198,21 @@ pub(super) struct RawClient {
 }
 
 impl RawClient {
-    /// Creates a client; `options` are pairs of a name and an integer value.
-    pub(super) fn new(api: &Arc<Api>, options: &[(&str, i64)]) -> Result<RawClient, String> {
-        // PJRT_NamedValue: size, extensions, name and its length, type 1 (int64), value, number of
-        // values
+    /// Creates a client with the plugin's options.
+    pub(super) fn new(api: &Arc<Api>, options: &ClientOptions) -> Result<RawClient, String> {
+        // PJRT_NamedValue: size, extensions, name and its length, type, value, number of values
         let named: Vec<[usize; 7]> = options
             .iter()
-            .map(|(name, n)| [56, 0, address(name.as_ptr()), name.len(), 1, *n as usize, 1])
+            .map(|(name, value)| {
+                let (kind, word, count) = match value {
+                    OptionValue::Text(text) => (0, address(text.as_ptr()), text.len()),
+                    OptionValue::Int(n) => (1, *n as usize, 1),
+                    OptionValue::IntList(list) => (2, address(list.as_ptr()), list.len()),
+                    OptionValue::Float(x) => (3, x.to_bits() as usize, 1),
+                    OptionValue::Bool(yes) => (4, usize::from(*yes), 1),
+                };
+                [56, 0, address(name.as_ptr()), name.len(), kind, word, count]
+            })
             .collect();
         let mut made = [0, 0, address(named.as_ptr()), named.len(), 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: these are PJRT_Client_Create_Args; the options live until the call returns

@@ -29,14 +29,19 @@
 compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have");
 
 mod api;
+mod client_options;
 mod hlo;
 mod options;
 
+pub use client_options::{ClientOptions, OptionValue, PLUGIN_OPTIONS};
 pub use hlo::XlaCollective;
+#[cfg(fuzzing)]
+pub use hlo::fuzz_hlo_module;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::types::{DType, Shape};
 use api::PluginLoadError;
+use client_options::{is_out_of_memory, out_of_memory_help};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -71,7 +76,8 @@ fn op_error(op: &str, fault: Fault) -> Error {
 }
 /// Returns a device error with the plugin's message.
 fn plugin_error(op: &str, what: &str, words: &str) -> Error {
-    op_error(op, fault(ErrorKind::Device, format!("{what}: {words}")))
+    let fault = fault(ErrorKind::Device, format!("{what}: {words}"));
+    op_error(op, if is_out_of_memory(words) { fault.help(out_of_memory_help()) } else { fault })
 }
 
 /// The numbers of blocks that were copied to devices and from them.
@@ -133,7 +139,8 @@ pub struct Client {
 impl Client {
     /// Returns a client, with at least `devices` devices, of the plugin that the environment names.
     ///
-    /// The variable `ATMESH_PJRT_PLUGIN` names the plugin's file.
+    /// The variable `ATMESH_PJRT_PLUGIN` names the plugin's file, and `ATMESH_PJRT_OPTIONS` has the
+    /// plugin's options (see [`ClientOptions::parse`]).
     ///
     /// CPU plugins create the requested number of devices; other plugins have those of the machine.
     ///
@@ -161,7 +168,7 @@ impl Client {
         };
         // SAFETY: the environment of the process names the library; the user who sets the variable
         // guarantees that it is a PJRT plugin that is sound to load
-        unsafe { Client::load(PathBuf::from(path), devices) }
+        unsafe { Client::load_with(PathBuf::from(path), devices, &ClientOptions::from_env()?) }
     }
     /// Loads the plugin file at `path` and returns a client with at least `devices` devices.
     ///
@@ -178,17 +185,41 @@ impl Client {
     /// assert!(error.to_string().contains("there is no file nowhere.so"));
     /// ```
     pub unsafe fn load(path: impl AsRef<Path>, devices: usize) -> Result<Client> {
+        // SAFETY: the contract is the same
+        unsafe { Client::load_with(path, devices, &ClientOptions::default()) }
+    }
+    /// Loads the plugin file at `path` like [`load`](Client::load), with options of the plugin.
+    ///
+    /// ```no_run
+    /// use atmesh::pjrt::{Client, ClientOptions, OptionValue};
+    /// let options = ClientOptions::default().with("preallocate", OptionValue::Bool(false));
+    /// // SAFETY: the file is a PJRT plugin that is sound to load
+    /// let client = unsafe { Client::load_with("pjrt_c_api_gpu_plugin.so", 1, &options) }?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`load`](Client::load); also if the plugin does not know an option.
+    ///
+    /// # Safety
+    /// The contract of [`load`](Client::load) applies.
+    pub unsafe fn load_with(
+        path: impl AsRef<Path>,
+        devices: usize,
+        options: &ClientOptions,
+    ) -> Result<Client> {
         let op = "pjrt::Client";
         let path: Arc<Path> = path.as_ref().into();
         // SAFETY: the file is a PJRT plugin that is sound to load (caller contract)
         let api = unsafe { load_api(&path) }.map_err(|fault| op_error(op, fault))?;
-        let counted = i64::try_from(devices).unwrap_or(i64::MAX);
+        let count = OptionValue::Int(i64::try_from(devices).unwrap_or(i64::MAX));
         // other than CPU plugins reject the option because of its name, so try again without it
-        let made = api::RawClient::new(&api, &[("cpu_device_count", counted)])
-            .or_else(|_| api::RawClient::new(&api, &[]))
+        let made = api::RawClient::new(&api, &options.clone().with("cpu_device_count", count))
+            .or_else(|_| api::RawClient::new(&api, options))
             .map_err(|words| {
                 let fault = fault(ErrorKind::Device, format!("{} has no devices: {words}", path.display()))
-                    .help("run where its devices are, or name a plugin for CPUs");
+                    .help("run where its devices are, or name a plugin for CPUs")
+                    .help(out_of_memory_help());
                 op_error(op, fault)
             })?;
         if made.devices() < devices {
@@ -233,8 +264,10 @@ impl Client {
         }
         let proto = options::compile(devices, &[("xla_allow_excess_precision", false)]);
         let inner = self.inner.compile(text, &proto).map_err(|words| {
-            let fault = fault(ErrorKind::Unsupported, format!("XLA rejected the module: {words}"));
-            op_error(op, fault)
+            if is_out_of_memory(&words) {
+                return plugin_error(op, "the memory of a device is full", &words);
+            }
+            op_error(op, fault(ErrorKind::Unsupported, format!("XLA rejected the module: {words}")))
         })?;
         Ok(LoadedExecutable { inner, client: self.clone(), devices, hlo_module: OnceLock::new() })
     }

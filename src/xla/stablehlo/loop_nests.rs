@@ -3,9 +3,9 @@
 //! This code handles all primitives in the same way, by their loop nests.
 
 use super::syntax::{list, tensor};
-use super::writer::{Ssa, Writer};
+use super::writer::{Ssa, Writer, precision_name};
 use super::{FaultResult, unsupported};
-use crate::core::types::DType;
+use crate::core::types::{DType, Precision};
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
 
@@ -15,7 +15,9 @@ impl Writer {
         match &s.compute {
             Compute::Map(code) => self.code(code, s, operands),
             Compute::Reduce { reducer: combine, code } => self.fold(*combine, code, s, operands),
-            Compute::Contract { accum_dtype: accumulate } => self.contract(*accumulate, s, operands),
+            Compute::Contract { accum_dtype: accumulate, precision } => {
+                self.contract((*accumulate, *precision), s, operands)
+            }
             Compute::Gather { indices: at } => self.gather(at, s, operands),
             Compute::Scatter { indices: at, reducer: combine } => self.scatter(at, *combine, s, operands),
             Compute::Reshape => match s.accesses[0].pieces[0].source {
@@ -59,7 +61,12 @@ impl Writer {
         Ok(self.convert(&out, s.dtype))
     }
 
-    fn contract(&mut self, accumulate: DType, s: &LoopNest, operands: &[Ssa]) -> FaultResult<Ssa> {
+    fn contract(
+        &mut self,
+        (accumulate, precision): (DType, Precision),
+        s: &LoopNest,
+        operands: &[Ssa],
+    ) -> FaultResult<Ssa> {
         let [a, b] = &s.accesses[..] else { return Err(unsupported("a product of other than two reads")) };
         let mut sides =
             [self.minimal_read(a, &s.extents, operands)?, self.minimal_read(b, &s.extents, operands)?];
@@ -93,11 +100,15 @@ impl Writer {
             false => format!("batching_dims = {} x {}, ", dims(xl, &batch), dims(yl, &batch)),
         };
         let text = format!(
-            "stablehlo.dot_general {}, {}, {batching}contracting_dims = {} x {}",
+            "stablehlo.dot_general {}, {}, {batching}contracting_dims = {} x {}{}",
             x.name,
             y.name,
             dims(xl, &summed),
             dims(yl, &summed),
+            match precision_name(precision, [x, y]) {
+                Some(name) => format!(", precision = [{name}, {name}]"),
+                None => String::new(),
+            },
         );
         let out = self.typed(&text, &[x, y], accumulate, &shape);
         let back: Vec<usize> = (0..s.rank).filter_map(|l| place(&order, l)).collect();

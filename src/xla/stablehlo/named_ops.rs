@@ -3,9 +3,9 @@
 //! Examples are sorts, running reductions, FFTs, factorisations and convolutions.
 
 use super::syntax::{join, list};
-use super::writer::{Ssa, Writer, names, types};
+use super::writer::{Ssa, Writer, names, precision_name, types};
 use super::{FaultResult, unsupported};
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::types::{ArrayType, DType, Precision, Scalar};
 use crate::ir::program::loop_nest::Reducer;
 use crate::ir::program::{ConvDim, FftType, NamedOp};
 
@@ -64,8 +64,9 @@ impl Writer {
                 );
                 vec![self.typed(&text, &[x, &ins[1]], results[0].dtype, &results[0].shape)]
             }
-            NamedOp::Convolution { array, filter, result, windows } => {
-                vec![self.convolution([x, &ins[1]], [array, filter, result], windows, &results[0])]
+            NamedOp::Convolution { array, filter, result, windows, precision } => {
+                let dims = [array, filter, result];
+                vec![self.convolution([x, &ins[1]], dims, windows, *precision, &results[0])]
             }
         })
     }
@@ -194,6 +195,7 @@ impl Writer {
         operands: [&Ssa; 2],
         dims: [&Vec<ConvDim>; 3],
         windows: &[[i64; 5]],
+        precision: Precision,
         result: &ArrayType,
     ) -> Ssa {
         let word = |k: usize, of: &ConvDim| match (k, of) {
@@ -222,14 +224,21 @@ impl Writer {
         };
         let operands = [&held(self, operands[0], 0), &held(self, operands[1], 1)];
         let text = format!(
-            "stablehlo.convolution({}) dim_numbers = {}x{}->{}, window = {{stride = {}, pad = {pad}, lhs_dilate = {}, rhs_dilate = {}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}",
+            "stablehlo.convolution({}) dim_numbers = {}x{}->{}, window = {{stride = {}, pad = {pad}, lhs_dilate = {}, rhs_dilate = {}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64{}}}",
             names(operands),
             side(0),
             side(1),
             side(2),
             each(0),
             each(3),
-            each(4)
+            each(4),
+            match precision_name(precision, operands) {
+                Some(name) => {
+                    let level = format!("#stablehlo<precision {name}>");
+                    format!(", precision_config = [{level}, {level}]")
+                }
+                None => String::new(),
+            }
         );
         // sums of 16-bit floats are accumulated in float32
         let wide = accum_dtype(result.dtype);

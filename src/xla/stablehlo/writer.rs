@@ -3,7 +3,7 @@
 use super::syntax::{join, list, literal, quoted, tensor};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::mesh::{Axis, Mesh};
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::types::{ArrayType, DType, Precision, Scalar};
 use std::fmt::Write;
 
 /// An SSA value of the module.
@@ -305,4 +305,11 @@ impl Writer {
         self.channels += 1;
         format!("channel_handle = #stablehlo.channel_handle<handle = {}, type = 1>", self.channels)
     }
+}
+
+/// Returns XLA's name of the precision of a product, or `None` if its attribute is not written.
+/// Only float32 and complex64 have several levels, and `DEFAULT` is what XLA assumes.
+pub(super) fn precision_name(precision: Precision, operands: [&Ssa; 2]) -> Option<&'static str> {
+    let has_levels = operands.iter().any(|x| matches!(x.dtype, DType::F32 | DType::C64));
+    (has_levels && precision != Precision::Default).then(|| precision.xla_name())
 }

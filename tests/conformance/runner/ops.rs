@@ -371,7 +371,16 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
             let lists = |v: &Value| [sizes(&v[0]), sizes(&v[1])];
             let preferred = p["preferred_element_type"].as_str().and_then(DType::from_name);
             let (contracting, batch) = (lists(&p["contracting"]), lists(&p["batch"]));
-            prim(DotGeneral { contracting, batch, out_sharding: to, accum_dtype: preferred }, ins)
+            prim(
+                DotGeneral {
+                    contracting,
+                    batch,
+                    out_sharding: to,
+                    accum_dtype: preferred,
+                    ..DotGeneral::default()
+                },
+                ins,
+            )
         }
         ("conv_general_dilated", to) => a().conv_with(b(), conv(p, to)),
         ("einsum", to) => {

@@ -197,7 +197,7 @@ impl<'p> ProgramLowering<'p, '_> {
             Compute::Scatter { indices: bound, reducer: combine } => {
                 self.lower_gather_scatter(out, s, layout, (bound, Some(*combine)), at)
             }
-            Compute::Contract { accum_dtype: accumulate } => {
+            Compute::Contract { accum_dtype: accumulate, .. } => {
                 let dtype = match accumulate {
                     DType::F16 | DType::BF16 => DType::F32,
                     DType::Bool => DType::U8,

@@ -340,7 +340,7 @@ fn run_local(
                 });
                 total
             }
-            Compute::Contract { accum_dtype: accumulate } => {
+            Compute::Contract { accum_dtype: accumulate, .. } => {
                 let mut total = Scalar::zero(*accumulate);
                 let mut inner = index.to_vec();
                 for_each_index(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {

@@ -4,10 +4,10 @@ use super::{Window, dilated_size, transposed_window, windowed_access};
 use crate::core::diagnostic::{Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::types::{ArrayType, DType, Precision, Scalar, Shape};
 use crate::core::util::small_sort;
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault};
-use crate::ir::ops::dot_general::accumulation_dtype;
+use crate::ir::ops::dot_general::{accumulation_dtype, format_precision};
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
 use crate::ir::ops::shape::Rev;
 use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, Priority};
@@ -46,6 +46,8 @@ pub struct Conv {
     /// The element type of the sums and of the result.
     /// `None` for that of the operands.
     pub accum_dtype: Option<DType>,
+    /// The precision of float32 products on XLA's accelerators.
+    pub precision: Precision,
 }
 
 impl Conv {
@@ -196,6 +198,7 @@ impl Conv {
             output_order: (0..ranks[0]).map(place).collect(),
             out_sharding: None,
             accum_dtype: (ct.ty.dtype != expected.dtype).then_some(expected.dtype),
+            precision: self.precision,
         };
         let w = b.convert(w, ct.ty.dtype)?;
         let turned: Vec<usize> = self.spatial[1].iter().copied().filter(|d| w.ty.shape[*d] > 1).collect();
@@ -256,6 +259,7 @@ impl Conv {
             output_order: (0..ranks[1]).map(place).collect(),
             out_sharding: None,
             accum_dtype: (ct.ty.dtype != expected.dtype).then_some(expected.dtype),
+            precision: self.precision,
         };
         let x = b.convert(x, ct.ty.dtype)?;
         let make = |out| Arc::new(Conv { out_sharding: out, ..conv.clone() }) as Prim;
@@ -274,12 +278,13 @@ impl Primitive for Conv {
         let preferred = self.accum_dtype.map(|d| format!(", preferred={d}")).unwrap_or_default();
         let windows: Vec<String> = self.windows.iter().map(|w| format!("({w})")).collect();
         format!(
-            "{batch}contracting={}, spatial={}, windows=[{}], order={}{}{preferred}",
+            "{batch}contracting={}, spatial={}, windows=[{}], order={}{}{preferred}{}",
             pair(&self.contracting),
             pair(&self.spatial),
             windows.join(", "),
             format_list(&self.output_order),
-            format_out_sharding(self.out_sharding)
+            format_out_sharding(self.out_sharding),
+            format_precision(self.precision)
         )
     }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
@@ -388,6 +393,7 @@ impl Primitive for Conv {
             filter: (0..w.rank()).map(|d| of(1, d)).collect(),
             result: result.collect(),
             windows: self.windows.iter().map(placed).collect(),
+            precision: self.precision,
         })
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
@@ -423,7 +429,10 @@ impl Primitive for Conv {
             Compute::Reduce { reducer: Reducer::Add, code }
         } else {
             // Sums of 16-bit floats are accumulated in 32 bits.
-            Compute::Contract { accum_dtype: if narrow { DType::F32 } else { dtype } }
+            Compute::Contract {
+                accum_dtype: if narrow { DType::F32 } else { dtype },
+                precision: self.precision,
+            }
         };
         vec![LoopNest { extents, rank, dtype, accesses: reads, compute: body }]
     }
@@ -469,6 +478,7 @@ mod tests {
             output_order: vec![0, 1, 2],
             out_sharding: None,
             accum_dtype: None,
+            precision: Precision::Highest,
         }
     }
 

@@ -69,7 +69,7 @@ fn loop_nest(s: &LoopNest, operands: &[ArrayType], result: &ArrayType) -> Result
             }
             code(s, c)
         }
-        Compute::Contract { accum_dtype: accumulate } => contraction(s, *accumulate),
+        Compute::Contract { accum_dtype: accumulate, .. } => contraction(s, *accumulate),
         Compute::RowKernel(l) => row_kernel(s, l, operands, result),
         Compute::Gather { indices: at } => gather_scatter::gather(s, at),
         Compute::Scatter { indices: at, reducer: combine } => gather_scatter::scatter(s, at, *combine),

@@ -12,7 +12,7 @@ mod scores;
 
 use super::super::reference;
 use super::*;
-use crate::core::types::Scalar;
+use crate::core::types::{Precision, Scalar};
 use crate::exec::engine::lockstep::tests::programs::*;
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
@@ -249,7 +249,13 @@ fn products_of_all_types() {
         let ext = [3, 4, 5, 7, 6];
         let some = |l: &[usize]| l.iter().map(|l| (Some(*l), 0)).collect::<Vec<_>>();
         let reads = vec![m.read(x, &ext, &some(&[0, 1, 2, 4])), m.read(y, &ext, &some(&[4, 0, 3]))];
-        let p = m.fold(&ext, 4, &[1, 1, 1, 1, 2], reads, Compute::Contract { accum_dtype: d });
+        let p = m.fold(
+            &ext,
+            4,
+            &[1, 1, 1, 1, 2],
+            reads,
+            Compute::Contract { accum_dtype: d, precision: Precision::Highest },
+        );
         let bias = m.input(&[5, 7], &[1, 1]);
         let q = m.binary(ScalarOp::Add, p, bias);
         check(d.name(), &m.finish(&[o, q, p]), tolerance(d) * 8.0);
@@ -261,7 +267,13 @@ fn products_of_all_types() {
     let reads =
         vec![m.read(a, &ext, &[(Some(0), 0), (Some(2), 0)]), m.read(b, &ext, &[(Some(2), 0), (Some(1), 0)])];
     m.dtype = DType::I32;
-    let o = m.fold(&ext, 2, &[1, 1, 8], reads, Compute::Contract { accum_dtype: DType::I32 });
+    let o = m.fold(
+        &ext,
+        2,
+        &[1, 1, 8],
+        reads,
+        Compute::Contract { accum_dtype: DType::I32, precision: Precision::Highest },
+    );
     check("wider", &m.finish(&[o]), 0.0);
 }
 #[test]

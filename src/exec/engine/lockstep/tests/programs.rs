@@ -1,7 +1,7 @@
 //! Sample SPMD programs, as the partitioner would produce them, for tests and timings.
 
 use crate::core::sharding::{SubAxes, SubAxis};
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::types::{DType, Precision, Scalar, Shape};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
     StridedRange,
@@ -248,7 +248,13 @@ impl SampleBuilder {
             self.read(b, &ext, &at(if tb { [1, 2] } else { [2, 1] })),
         ];
         let accumulate = self.dtype;
-        self.fold(&ext, 2, &num_shards, reads, Compute::Contract { accum_dtype: accumulate })
+        self.fold(
+            &ext,
+            2,
+            &num_shards,
+            reads,
+            Compute::Contract { accum_dtype: accumulate, precision: Precision::Highest },
+        )
     }
     pub(crate) fn finish(mut self, outs: &[Slot]) -> SpmdProgram {
         self.p.outs = outs.to_vec();
@@ -324,7 +330,13 @@ pub(crate) fn seed_layer() -> SpmdProgram {
     let (x, w, b) = (m.input(&[32], &[8]), m.input(&[32, 4], &[1, 1]), m.input(&[4], &[1]));
     let ext = [4, 32];
     let reads = vec![m.read(x, &ext, &[(Some(1), 0)]), m.read(w, &ext, &[(Some(1), 0), (Some(0), 0)])];
-    let h = m.fold(&ext, 1, &[1, 8], reads, Compute::Contract { accum_dtype: F32_DTYPE });
+    let h = m.fold(
+        &ext,
+        1,
+        &[1, 8],
+        reads,
+        Compute::Contract { accum_dtype: F32_DTYPE, precision: Precision::Highest },
+    );
     let t = m.binary(ScalarOp::Add, h, b);
     let o = m.unary(ScalarOp::Logistic, t);
     m.finish(&[o])

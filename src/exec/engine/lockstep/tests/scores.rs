@@ -15,7 +15,7 @@ fn attention(m: &mut SampleBuilder, [h, q, k, d]: AttentionSizes, turned: bool) 
     let at = |l: [usize; 3]| l.map(|l| (Some(l), 0));
     let ext = [h, q, k, d];
     let reads = vec![m.read(x, &ext, &at([0, 1, 3])), m.read(y, &ext, &at([0, 2, 3]))];
-    let body = || Compute::Contract { accum_dtype: m.dtype };
+    let body = || Compute::Contract { accum_dtype: m.dtype, precision: Precision::Highest };
     let body = [body(), body()];
     let [first, second] = body;
     let scores = m.fold(&ext, 3, &[num_shards, 1, 1, 1], reads, first);

@@ -8,6 +8,7 @@ mod programs;
 use crate::core::mesh::Axis;
 use crate::core::sharding::Spec;
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis};
+use crate::core::types::Precision;
 use crate::ir::ops::dot_general::DotGeneral;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::sharding::Constrain;
@@ -30,6 +31,7 @@ fn images() -> Conv {
         output_order: vec![0, 3, 1, 2],
         out_sharding: None,
         accum_dtype: None,
+        precision: Precision::Highest,
     }
 }
 fn dot(r: &mut PropagationTest, a: &Value, b: &Value) -> Value {
