@@ -111,6 +111,19 @@ fn shardings_are_told_as_asked() {
     assert!(lines.text().contains("tests/export/main.rs"), "{lines}");
 }
 
+/// Complex numbers are ordered by comparisons of their parts, which StableHLO has.
+#[test]
+fn maxima_of_complex_numbers_are_exported() {
+    let pair = (C64.array_type([3]), C64.array_type([3]));
+    let extremes: [fn(&Array, &Array) -> Array; 2] = [|x, y| x.maximum(y), |x, y| x.minimum(y)];
+    for extreme in extremes {
+        let traced = jit(|x: &Array, y: &Array| extreme(x, y)).trace(pair.clone()).unwrap();
+        let text = traced.to_stablehlo().unwrap().text().to_string();
+        assert!(text.contains("stablehlo.real") && text.contains("stablehlo.select"), "{text}");
+        assert!(!text.contains("stablehlo.maximum") && !text.contains("stablehlo.minimum"), "{text}");
+    }
+}
+
 /// Products and convolutions of float32 have the highest precision unless another one is given, also
 /// in derivatives and under `vmap`. Other element types have one precision only.
 #[test]

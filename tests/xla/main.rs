@@ -383,6 +383,27 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla/main.rs"), "{text}");
 }
 
+/// The order of complex numbers is that of our engines: by real parts, then by imaginary parts, and
+/// NaN wins.
+#[test]
+fn complex_numbers_are_ordered_as_ours() {
+    if !plugin() {
+        return;
+    }
+    let parts = [0.0f32, 1.0, -1.0, f32::NAN, f32::INFINITY];
+    let all: Vec<Complex<f32>> =
+        parts.iter().flat_map(|re| parts.iter().map(|im| Complex::new(*re, *im))).collect();
+    let n = all.len();
+    let x = Array::from(all).reshape([n, 1]).broadcast_to([n, n]);
+    let y = x.t();
+    let f = |x: &Array, y: &Array| (x.maximum(y), x.minimum(y));
+    let ours = jit(f).call((&x, &y)).unwrap();
+    let theirs = jit(f).engine(EngineKind::Xla).call((&x, &y)).unwrap();
+    for (ours, theirs) in [(ours.0, theirs.0), (ours.1, theirs.1)] {
+        assert_eq!(ours.to_string(), theirs.to_string());
+    }
+}
+
 /// XLA's partitioner wrongly adds up values of devices along other axes in a convolution whose
 /// windows reach past the neighbouring block. Such programs still give right results here.
 #[test]

@@ -83,7 +83,7 @@ impl Writer {
                 self.elementwise("exponential", &[&scaled])
             }
             ScalarOp::Max | ScalarOp::Min if from.is_complex() => {
-                return Err(unsupported("an order of complex numbers has no StableHLO"));
+                self.complex_extreme(if inst.op == ScalarOp::Max { "GT" } else { "LT" }, x, &args[1])
             }
             ScalarOp::Threefry => self.threefry(x, &args[1]),
             fun => match (stablehlo_name(fun), chlo_name(fun)) {
@@ -95,6 +95,28 @@ impl Writer {
                 (None, None) => return Err(unsupported(format!("{fun:?} has no StableHLO"))),
             },
         })
+    }
+    /// Writes the maximum (`GT`) or minimum (`LT`) of complex numbers, which StableHLO does not order.
+    /// They are ordered by their real parts, then by their imaginary parts; NaN wins.
+    fn complex_extreme(&mut self, how: &str, a: &Ssa, b: &Ssa) -> Ssa {
+        let part = |w: &mut Self, name: &str, x: &Ssa| {
+            w.typed(&format!("stablehlo.{name} {}", x.name), &[x], x.dtype.real(), &x.shape)
+        };
+        let [a_re, a_im, b_re, b_im] =
+            [("real", a), ("imag", a), ("real", b), ("imag", b)].map(|(name, x)| part(self, name, x));
+        let is_nan = |w: &mut Self, re: &Ssa, im: &Ssa| {
+            let (re, im) = (w.compare("NE", re, re), w.compare("NE", im, im));
+            w.elementwise("or", &[&re, &im])
+        };
+        let (a_nan, b_nan) = (is_nan(self, &a_re, &a_im), is_nan(self, &b_re, &b_im));
+        let (first, tie) = (self.compare(how, &a_re, &b_re), self.compare("EQ", &a_re, &b_re));
+        let second = self.compare(how, &a_im, &b_im);
+        let second = self.elementwise("and", &[&tie, &second]);
+        let wins = self.elementwise("or", &[&first, &second]);
+        let b_number = self.elementwise("not", &[&b_nan]);
+        let wins = self.elementwise("and", &[&wins, &b_number]);
+        let takes_a = self.elementwise("or", &[&a_nan, &wins]);
+        self.select(&takes_a, a, b)
     }
     /// Converts elements to another type.
     /// Conversion to bool is `!= 0`, and conversion of a complex number to a real type takes its
