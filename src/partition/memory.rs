@@ -397,7 +397,12 @@ impl StepMemory {
                         continue;
                     }
                 }
-                let to = last[slot].min(end).max(k + 1);
+                // an inline consumer runs where its own consumers do
+                let ends = needs.iter().map(|n| match p.steps[n.consumer_step].local() {
+                    Some(l) if !counted[l.out] => last[l.out],
+                    _ => n.consumer_step + 1,
+                });
+                let to = ends.max().unwrap_or(0).min(end).max(k + 1);
                 lives.push(SlotLifetime {
                     slot,
                     fetch: Some(k),

@@ -270,6 +270,9 @@ pub struct StepOrigin {
     pub op: String,
     /// The phase of the step: forward, recomputed or backward.
     pub phase: Phase,
+    /// The backward pass of a checkpoint that the step belongs to, counted from 1; 0 if none.
+    /// Steps with different numbers do not share what they fetch.
+    pub checkpoint: usize,
 }
 
 /// A per-device program: one list of steps for all devices.

@@ -30,14 +30,11 @@ fn summed(control: Control, ty: ArrayType) -> Program {
 #[test]
 fn checkpoints_keep_their_operands() {
     for (keep, kept) in [(CheckpointPolicy::SaveAll, 3), (CheckpointPolicy::SaveNothing, 1)] {
-        let program = summed(Control::Jit { body: three_sines(), policy: keep }, F64.array_type([3]));
+        let program = summed(Control::call(three_sines(), keep), F64.array_type([3]));
         check(&program, &[0]);
         assert_eq!(vjp_program(&program, &[0]).unwrap().residuals, kept);
     }
-    let program = summed(
-        Control::Jit { body: three_sines(), policy: CheckpointPolicy::SaveNothing },
-        F64.array_type([3]),
-    );
+    let program = summed(Control::call(three_sines(), CheckpointPolicy::SaveNothing), F64.array_type([3]));
     let twice = gradient(&program, &[0]);
     let mut b = Builder::new();
     let x = b.input(F64.array_type([3]), None);

@@ -196,14 +196,11 @@ impl Reader<'_> {
                 let ins = self.operands(e)?;
                 let (program, captured) = self.same_mesh_body(&e["body"], &types(&ins))?;
                 let outs = program.output_types();
-                let control = Control::Jit {
-                    body: Arc::new(program),
-                    policy: if op == "checkpoint" {
-                        CheckpointPolicy::SaveNothing
-                    } else {
-                        CheckpointPolicy::SaveAll
-                    },
+                let policy = match op {
+                    "checkpoint" => CheckpointPolicy::SaveNothing,
+                    _ => CheckpointPolicy::SaveAll,
                 };
+                let control = Control::call(Arc::new(program), policy);
                 return Ok(self.top().b.control(control, &[ins, captured].concat(), outs));
             }
             "grad" | "value_and_grad" | "vjp" | "jvp" => return self.derivative(e),

@@ -448,7 +448,7 @@ fn run_checkpoint<A: Tree, R: Tree>(
         check_saved_names(&keep, &piece.program, call)?;
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
-        let control = Control::Jit { body: Arc::new(piece.program), policy: keep.clone() };
+        let control = Control::call(Arc::new(piece.program), keep.clone());
         Ok(tree_of(&piece.out, crate::api::trace::apply_control(control, &inputs, types, call)?))
     };
     run().unwrap_or_else(|e| returned.poisoned(&e))

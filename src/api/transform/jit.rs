@@ -488,7 +488,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let types = recorded.program.output_types();
         let mut inputs = collect(args);
         inputs.extend(recorded.captures);
-        let control = Control::Jit { body: Arc::new(recorded.program), policy: CheckpointPolicy::SaveAll };
+        let control = Control::call(Arc::new(recorded.program), CheckpointPolicy::SaveAll);
         let results = apply_control(control, &inputs, types, CallSite::new("jit", location))
             .inspect_err(record_error)?;
         let mut results = results.into_iter();

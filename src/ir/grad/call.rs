@@ -30,15 +30,16 @@ pub(super) fn with_tangents(ins: &[Value], tangents: &[Option<Value>]) -> Vec<Va
 /// Differentiates a call of a program, which may have a checkpoint policy.
 pub(super) fn jvp_jit(
     b: &mut Builder,
-    body: &Arc<Program>,
-    keep: &CheckpointPolicy,
+    call: &Control,
     ins: &[Value],
     tangents: &[Option<Value>],
     types: &[ArrayType],
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let Control::Jit { body, policy: keep, recomputes } = call else { unreachable!("called for calls only") };
     let active = is_present(tangents);
-    let jit = |body: Program| Control::Jit { body: Arc::new(body), policy: keep.clone() };
+    let jit =
+        |body: Program| Control::Jit { body: Arc::new(body), policy: keep.clone(), recomputes: *recomputes };
     match style {
         Style::Fused => {
             let jvp = jvp(body, &active, style)?;
@@ -49,8 +50,7 @@ pub(super) fn jvp_jit(
         }
         // the linear part recomputes the primals from the operands
         Style::Split if *keep == CheckpointPolicy::SaveNothing => {
-            let outs =
-                b.control(Control::Jit { body: body.clone(), policy: keep.clone() }, ins, types.to_vec());
+            let outs = b.control(call.clone(), ins, types.to_vec());
             let (tangent_body, has) = tangent_program(body, &active)?;
             let tans = b.control(jit(tangent_body), &with_tangents(ins, tangents), select(types, &has));
             Ok((outs, spread_tangents(&has, tans)))
@@ -124,15 +124,22 @@ fn cotangent_result_types(turned: &TransposedOp<'_>, reached: &[bool]) -> Vec<Ar
 }
 
 /// Transposes a call of a linear program.
+///
+/// If the policy does not save everything, the linear program begins with what it recomputes.
 pub(super) fn transpose_jit(
     b: &mut Builder,
-    body: &Arc<Program>,
+    call: &Control,
     turned: &TransposedOp<'_>,
 ) -> Result<Vec<Option<Value>>> {
+    let Control::Jit { body, policy, recomputes } = call else { unreachable!("called for calls only") };
     let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |_| CotangentExit::Unfitted)?;
     let operands = [turned.known_operands(), turned.cotangents()].concat();
     let types = back.program.output_types();
-    let control = Control::Jit { body: Arc::new(back.program), policy: CheckpointPolicy::SaveAll };
+    let control = Control::Jit {
+        body: Arc::new(back.program),
+        policy: CheckpointPolicy::SaveAll,
+        recomputes: *recomputes || *policy != CheckpointPolicy::SaveAll,
+    };
     Ok(turned.spread_cotangents(&back.reached, b.control(control, &operands, types)))
 }
 

@@ -109,9 +109,7 @@ fn jvp_equation(
             }
             Ok((outs, tans))
         }
-        Op::Control(Control::Jit { body, policy: keep }) => {
-            call::jvp_jit(b, body, keep, ins, tangents, &types, style)
-        }
+        Op::Control(call @ Control::Jit { .. }) => call::jvp_jit(b, call, ins, tangents, &types, style),
         Op::Control(Control::AxisModes { body, out_specs }) => {
             call::jvp_modes(b, body, out_specs, ins, tangents, &types, style)
         }

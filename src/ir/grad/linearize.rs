@@ -7,9 +7,11 @@
 use super::jvp::{Style, jvp};
 use super::util::as_var;
 use crate::core::diagnostic::Result;
+use crate::ir::ops::collective::Pcast;
+use crate::ir::ops::elementwise::Convert;
 use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, has_effect, select, used_inputs};
-use crate::ir::program::{CheckpointPolicy, Equation, Input, Op, Program, Remat, Var};
+use crate::ir::program::{CheckpointPolicy, Equation, Input, ManualCollective, Op, Program, Remat, Var};
 
 /// A linearized program.
 #[derive(Clone, Debug)]
@@ -131,10 +133,11 @@ fn split_joint(
     let mut needs = vec![false; joint.vars.len()];
     let reads = live.iter().flat_map(|e| &e.inputs).chain(out_tangents).filter_map(as_var);
     reads.filter(|v| !depends[v.index()]).for_each(|v| needs[v.index()] = true);
+    let gathered = gathered_values(&joint);
     let mut again: Vec<Equation> = Vec::new();
     for e in joint.equations.iter().rev().filter(|e| !is_linear(e)) {
         let again_here = |e: &Equation, needs: &[bool]| {
-            is_cheap_to_recompute(e, primals, needs) || !is_saved(e, &joint, keep)
+            is_cheap_to_recompute(e, primals, needs) || !is_saved(e, keep, &gathered)
         };
         if e.outputs.iter().any(|v| needs[v.index()]) && again_here(e, &needs) {
             e.outputs.iter().for_each(|v| needs[v.index()] = false);
@@ -175,7 +178,9 @@ fn live_equations(equations: &[Equation], outputs: &[Input], vars: usize) -> Vec
 }
 
 /// Returns true if the policy saves the results of an equation that the linear program reads.
-fn is_saved(e: &Equation, program: &Program, keep: &CheckpointPolicy) -> bool {
+///
+/// `gathered` marks the values that are gathered.
+fn is_saved(e: &Equation, keep: &CheckpointPolicy, gathered: &[bool]) -> bool {
     match keep {
         CheckpointPolicy::SaveAll => true,
         // An equation with side effects runs only once.
@@ -184,15 +189,39 @@ fn is_saved(e: &Equation, program: &Program, keep: &CheckpointPolicy) -> bool {
         CheckpointPolicy::SaveNamed(names) => {
             e.name.as_ref().is_some_and(|n| names.iter().any(|m| **m == **n))
         }
-        CheckpointPolicy::SaveAllButGathers => !is_gather(e, program),
+        CheckpointPolicy::SaveAllButGathers => !e.outputs.iter().any(|v| gathered[v.index()]),
     }
 }
 
-/// Returns true if the equation is a reshard after which an axis no longer splits any dimension.
+/// Returns, for each variable, whether it is a gathered value, or a gathered value that was only
+/// cast or converted since.
+fn gathered_values(program: &Program) -> Vec<bool> {
+    let mut gathered = vec![false; program.vars.len()];
+    for e in &program.equations {
+        let of_gathered = e.inputs.iter().filter_map(as_var).any(|v| gathered[v.index()]);
+        if is_gather(e, program) || of_gathered && is_conversion(e) {
+            e.outputs.iter().for_each(|v| gathered[v.index()] = true);
+        }
+    }
+    gathered
+}
+
+/// Returns true if the result has the elements of the only operand, in another element type or with
+/// another varying state.
+fn is_conversion(e: &Equation) -> bool {
+    let Op::Prim(prim) = &e.op else { return false };
+    prim.downcast_ref::<Convert>().is_some() || prim.downcast_ref::<Pcast>().is_some()
+}
+
+/// Returns true if the equation is an `all_gather`, or a reshard after which an axis no longer
+/// splits any dimension.
 fn is_gather(e: &Equation, program: &Program) -> bool {
     let (Op::Prim(prim), [Input::Var(from)], [to]) = (&e.op, &e.inputs[..], &e.outputs[..]) else {
         return false;
     };
+    if let Some(ManualCollective::AllGather { .. }) = prim.collective() {
+        return true;
+    }
     let (from, to) = (program.ty(*from), program.ty(*to));
     let lost = |d: usize| from.spec.dim(d).iter().any(|a| !to.spec.dims().iter().any(|e| e.contains(*a)));
     prim.downcast_ref::<Reshard>().is_some() && (0..from.rank()).any(lost)

@@ -204,7 +204,7 @@ fn transpose_equation(
             verify::cotangents(b, prim.as_ref(), &back, types)?;
             Ok(back)
         }
-        Op::Control(Control::Jit { body, .. }) => call::transpose_jit(b, body, turned),
+        Op::Control(call @ Control::Jit { .. }) => call::transpose_jit(b, call, turned),
         Op::Control(Control::AxisModes { body, .. }) => call::transpose_modes(b, body, turned),
         Op::Control(Control::Loop(l)) => loops::transpose_loop(b, l, turned),
         Op::Control(Control::While { .. }) => Err(loops::while_not_reversible(b)),

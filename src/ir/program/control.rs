@@ -14,6 +14,10 @@ pub enum Control {
         body: Arc<Program>,
         /// The values inside `body` that derivatives save for the backward pass.
         policy: CheckpointPolicy,
+        /// True for the backward pass of a checkpoint.
+        /// What it fetches and computes again is not shared with the equations around it, so that
+        /// nothing is held from the forward to the backward pass.
+        recomputes: bool,
     },
     /// A loop with a fixed trip count: `scan`, and `fori_loop` with constant bounds.
     Loop(Loop),
@@ -74,8 +78,9 @@ pub enum CheckpointPolicy {
     #[doc(alias("nothing_saveable"))]
     SaveNothing,
     /// Saves everything that the backward pass reads, except gathered values.
-    /// A value is gathered if it is the result of a `reshard` after which some axis that split a
-    /// dimension splits none. The backward pass gathers it again.
+    /// A value is gathered if it is the result of `all_gather`, or of a `reshard` after which some
+    /// axis that split a dimension splits none. It stays one if its element type is converted. The
+    /// backward pass gathers it again.
     SaveAllButGathers,
     /// Saves the values that have one of these names.
     /// [`Array::checkpoint_name`](crate::Array::checkpoint_name) gives a value its name.
@@ -180,10 +185,14 @@ impl Loop {
 }
 
 impl Control {
+    /// Returns a call of a program, of which derivatives save what the policy says.
+    pub fn call(body: Arc<Program>, policy: CheckpointPolicy) -> Control {
+        Control::Jit { body, policy, recomputes: false }
+    }
     /// Returns the name, as programs print it.
     pub fn name(&self) -> &'static str {
         match self {
-            Control::Jit { policy: CheckpointPolicy::SaveAll, .. } => "jit",
+            Control::Jit { policy: CheckpointPolicy::SaveAll, recomputes: false, .. } => "jit",
             Control::Jit { .. } => "checkpoint",
             Control::Loop(_) => "loop",
             Control::While { .. } => "while_loop",

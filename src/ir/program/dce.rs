@@ -81,9 +81,10 @@ impl DceCache {
             (Arc::new(without_inputs(&body, &used)), used)
         };
         match c {
-            Control::Jit { body, policy: keep } => {
+            Control::Jit { body, policy, recomputes } => {
                 let (body, used) = cut(body);
-                with(Control::Jit { body, policy: keep.clone() }, select(&e.inputs, &used), wanted)
+                let control = Control::Jit { body, policy: policy.clone(), recomputes: *recomputes };
+                with(control, select(&e.inputs, &used), wanted)
             }
             Control::AxisModes { body, out_specs } => {
                 let (body, used) = cut(body);

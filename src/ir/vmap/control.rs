@@ -44,9 +44,10 @@ pub(super) fn vmap_control(
 ) -> Result<Vec<BatchedValue>> {
     let none = vec![false; result_types.len()];
     match control {
-        Control::Jit { body, policy: keep } => {
+        Control::Jit { body, policy, recomputes } => {
             let (body, has) = vmap_program(body, &mapped(operands), &none, batch_dim)?;
-            let control = Control::Jit { body: Arc::new(body), policy: keep.clone() };
+            let control =
+                Control::Jit { body: Arc::new(body), policy: policy.clone(), recomputes: *recomputes };
             let results = b.control(control, &values(operands), batched_types(result_types, &has, batch_dim));
             Ok(batched_values(results, &has))
         }

@@ -1,12 +1,23 @@
 //! Inserts the fetches that make remote elements readable.
+//!
+//! The consumers of a value share a fetch, which is held until the last of them has run. There are
+//! two exceptions. What the backward pass of a checkpoint reads is fetched again, because the
+//! checkpoint asks to hold nothing from the forward to the backward pass. And large disjoint parts
+//! of a value, such as the layers in one array of weights, are fetched one by one.
 
 use crate::core::util::small_sort;
-use crate::partition::cost::consumer::Consumer;
+use crate::ir::program::loop_nest::{AccessPiece, Source};
+use crate::partition::boxes::{Interval, Region, full};
+use crate::partition::cost::consumer::{Consumer, FetchQuery, distinct_consumers};
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::program::{FetchRequest, Slot, Step, StepOrigin};
 
-/// Inserts one fetch for each value that some device reads and does not fully hold.
-/// It precedes the first step that reads remote elements.
+/// Disjoint parts of a value share a fetch up to this number of bytes per device.
+/// Below it, one more message costs more than the memory that it saves.
+const MAX_JOINED_BYTES: i64 = 1 << 20;
+
+/// Inserts one fetch for each value, or each part of it, that some device reads and does not fully
+/// hold. It precedes the first step that reads remote elements.
 pub(crate) fn insert_fetches(d: &mut Draft) {
     let mut needs: Vec<Vec<FetchRequest>> = vec![Vec::new(); d.slots.len()];
     for (k, item) in d.steps.iter().enumerate() {
@@ -20,18 +31,22 @@ pub(crate) fn insert_fetches(d: &mut Draft) {
         }
     }
     // collect the fetches first, because inserting one shifts the indices of later steps
-    let mut before: Vec<Vec<(Slot, StepOrigin)>> = vec![Vec::new(); d.steps.len()];
-    for (src, list) in needs.iter_mut().enumerate() {
-        let Some(first) = list.iter().map(|n| n.consumer_step).min() else { continue };
-        // attribute the fetch to the consumer with the first source location, so that the result
-        // does not depend on the order of steps
-        small_sort::sort_by(list, |a, b| {
-            let of = |n: &FetchRequest| {
-                (d.steps[n.consumer_step].origin.location, &d.steps[n.consumer_step].origin.op)
-            };
-            of(a).cmp(&of(b))
-        });
-        before[first].push((src, d.steps[list[0].consumer_step].origin.clone()));
+    let mut before: Vec<Vec<(Slot, StepOrigin, Vec<FetchRequest>)>> = vec![Vec::new(); d.steps.len()];
+    for (src, list) in needs.into_iter().enumerate() {
+        for of_pass in by_checkpoint(d, list) {
+            for mut list in by_part(d, src, of_pass) {
+                let Some(first) = list.iter().map(|n| n.consumer_step).min() else { continue };
+                // attribute the fetch to the consumer with the first source location, so that the
+                // result does not depend on the order of steps
+                small_sort::sort_by(&mut list, |a, b| {
+                    let of = |n: &FetchRequest| {
+                        (d.steps[n.consumer_step].origin.location, &d.steps[n.consumer_step].origin.op)
+                    };
+                    of(a).cmp(&of(b))
+                });
+                before[first].push((src, d.steps[list[0].consumer_step].origin.clone(), list));
+            }
+        }
     }
     let mut shift = 0;
     let mut moved = Vec::with_capacity(before.len());
@@ -40,14 +55,109 @@ pub(crate) fn insert_fetches(d: &mut Draft) {
         moved.push(k + shift);
     }
     for (item, fetches) in std::mem::take(&mut d.steps).into_iter().zip(before) {
-        for (src, why) in fetches {
-            let list = std::mem::take(&mut needs[src]);
-            let needs = list
+        for (src, why, list) in fetches {
+            let requests = list
                 .into_iter()
                 .map(|n| FetchRequest { consumer_step: moved[n.consumer_step], ..n })
                 .collect();
-            d.steps.push(DraftStep::new(Step::Fetch { src, requests: needs }, why));
+            d.steps.push(DraftStep::new(Step::Fetch { src, requests }, why));
         }
         d.steps.push(item);
     }
+}
+
+/// Divides the consumers of a value by the backward pass of a checkpoint that they belong to.
+fn by_checkpoint(d: &Draft, mut list: Vec<FetchRequest>) -> Vec<Vec<FetchRequest>> {
+    let pass = |n: &FetchRequest| d.steps[n.consumer_step].origin.checkpoint;
+    small_sort::sort_by_key(&mut list, pass);
+    list.chunk_by(|a, b| pass(a) == pass(b)).map(<[FetchRequest]>::to_vec).collect()
+}
+
+/// Divides the consumers of a value into those of disjoint parts.
+///
+/// Parts share a fetch if together they are small, or if separate fetches move more bytes to the
+/// busiest device.
+fn by_part(d: &Draft, src: Slot, list: Vec<FetchRequest>) -> Vec<Vec<FetchRequest>> {
+    let parts = if list.len() > 1 { disjoint_parts(d, src, &list) } else { Vec::new() };
+    if parts.len() < 2 {
+        return vec![list];
+    }
+    let size = d.slots[src].dtype.size() as i64;
+    let bytes = |list: &[FetchRequest]| busiest(d, src, list).saturating_mul(size);
+    let each: Vec<i64> = parts.iter().map(|p| bytes(p)).collect();
+    let all = bytes(&list);
+    if all <= MAX_JOINED_BYTES || each.iter().copied().fold(0, i64::saturating_add) > all {
+        return vec![list];
+    }
+    let mut joined: Vec<(i64, Vec<FetchRequest>)> = Vec::new();
+    for (part, n) in parts.into_iter().zip(each) {
+        match joined.last_mut() {
+            Some((held, list)) if held.saturating_add(n) <= MAX_JOINED_BYTES => {
+                *held += n;
+                list.extend(part);
+            }
+            _ => joined.push((n, part)),
+        }
+    }
+    joined.into_iter().map(|j| j.1).collect()
+}
+
+/// Returns how many elements the busiest device receives if these consumers share a fetch.
+fn busiest(d: &Draft, src: Slot, list: &[FetchRequest]) -> i64 {
+    let consumer = |n: &FetchRequest| {
+        let l = d.steps[n.consumer_step].step.local()?;
+        Some(Consumer { nest: l.nest, access: n.access, layout: l.layout })
+    };
+    let consumers = &distinct_consumers(list.iter().filter_map(consumer))[..];
+    let stored = &d.slots[src];
+    d.costs
+        .transfer_cost(&FetchQuery { devices: d.devices, slot: src, stored, consumers, num_partials: 1 })
+        .max
+}
+
+/// Divides consumers so that different groups read disjoint ranges of the first dimension along
+/// which there is more than one group. The groups are in the order of these ranges.
+fn disjoint_parts(d: &Draft, src: Slot, list: &[FetchRequest]) -> Vec<Vec<FetchRequest>> {
+    let shape = &d.slots[src].shape;
+    let bounds: Vec<Region> = list.iter().map(|n| bounding_box(d, src, shape, n)).collect();
+    for dim in 0..shape.rank() {
+        let mut order: Vec<usize> = (0..list.len()).collect();
+        small_sort::sort_by_key(&mut order, |k| bounds[*k][dim]);
+        let mut parts: Vec<(i64, Vec<FetchRequest>)> = Vec::new();
+        for k in order {
+            let (lo, hi) = bounds[k][dim];
+            match parts.last_mut() {
+                Some((end, part)) if lo < *end => {
+                    *end = hi.max(*end);
+                    part.push(list[k].clone());
+                }
+                _ => parts.push((hi, vec![list[k].clone()])),
+            }
+        }
+        if parts.len() > 1 {
+            return parts.into_iter().map(|p| p.1).collect();
+        }
+    }
+    Vec::new()
+}
+
+/// Returns a box that contains everything that all devices read of `src` by one access.
+fn bounding_box(d: &Draft, src: Slot, shape: &[usize], n: &FetchRequest) -> Region {
+    let Some(nest) = d.steps[n.consumer_step].step.loop_nest().filter(|s| s.compute.has_affine_accesses())
+    else {
+        return full(shape);
+    };
+    let pieces = nest.accesses[n.access].pieces.iter().filter(|p| p.source == Source::Value(src));
+    let boxes = pieces.map(|p| (0..shape.len()).map(|dim| piece_range(p, dim)).collect::<Region>());
+    let hull = |a: Region, b: Region| a.iter().zip(&b).map(|(x, y)| (x.0.min(y.0), x.1.max(y.1))).collect();
+    boxes.reduce(hull).unwrap_or_else(|| full(shape))
+}
+
+/// Returns the range of positions along a dimension that a piece reads.
+fn piece_range(p: &AccessPiece, dim: usize) -> Interval {
+    let map = &p.map[dim];
+    map.terms.iter().fold((map.constant, map.constant + 1), |(lo, hi), (l, c)| {
+        let last = c * (p.ranges[*l].len() - 1).max(0);
+        (lo + last.min(0), hi + last.max(0))
+    })
 }

@@ -42,7 +42,13 @@ impl Lowering {
         let why = self.origin(e, c.name());
         match c {
             Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
+                let around = self.checkpoint;
+                if matches!(c, Control::Jit { recomputes: true, .. }) {
+                    self.num_checkpoints += 1;
+                    self.checkpoint = self.num_checkpoints;
+                }
                 let outs = self.run(body, operands.to_vec())?;
+                self.checkpoint = around;
                 let mut list = Vec::new();
                 for (v, var) in outs.into_iter().zip(&e.outputs) {
                     list.push(self.with_placement(v, &program.vars[var.index()], &why));
@@ -94,7 +100,9 @@ impl Lowering {
         build: impl FnOnce(&mut Lowering, &[LoweredValue]) -> Result<Vec<Slot>>,
     ) -> Result<PlannedProgram> {
         let draft = self.draft.empty_like();
-        let mut inner = Lowering { draft, manual: self.manual.clone(), phase: self.phase };
+        // the steps of a nested program share nothing with the steps around it
+        let manual = self.manual.clone();
+        let mut inner = Lowering { draft, manual, phase: self.phase, checkpoint: 0, num_checkpoints: 0 };
         let mut vals = Vec::new();
         for i in ins {
             vals.push(match i {

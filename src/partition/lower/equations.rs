@@ -65,6 +65,10 @@ pub(crate) struct Lowering {
     pub(crate) manual: Option<ManualAxes>,
     /// The phase of differentiation of the current equation.
     pub(crate) phase: Phase,
+    /// The backward pass of a checkpoint that the current equation belongs to; 0 if none.
+    pub(crate) checkpoint: usize,
+    /// The number of backward passes of checkpoints lowered so far.
+    pub(crate) num_checkpoints: usize,
 }
 
 impl Lowering {
@@ -87,7 +91,12 @@ impl Lowering {
     }
     /// Returns the origin of a step of the current equation.
     pub(crate) fn origin(&self, e: &Equation, op: &str) -> StepOrigin {
-        StepOrigin { location: e.location, op: op.to_string(), phase: self.phase }
+        StepOrigin {
+            location: e.location,
+            op: op.to_string(),
+            phase: self.phase,
+            checkpoint: self.checkpoint,
+        }
     }
 
     /// Checks that the results of an equation are stored with the types of its variables.

@@ -18,7 +18,8 @@ pub fn partition(program: &Program) -> Result<Partitioned> {
 /// Every variable must be placed.
 pub(crate) fn partition_for(program: &Program, per_byte: ElementsPerByte) -> Result<Partitioned> {
     let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
-    let mut lower = Lowering { draft, manual: None, phase: Phase::Forward };
+    let mut lower =
+        Lowering { draft, manual: None, phase: Phase::Forward, checkpoint: 0, num_checkpoints: 0 };
     let mut vals = Vec::new();
     for var in &program.inputs {
         let info = &program.vars[var.index()];

@@ -5,7 +5,7 @@
 use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards, touched_axes};
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::Source;
+use crate::ir::program::loop_nest::{LoopNest, Source};
 use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
 use crate::partition::cost::cache;
@@ -319,7 +319,10 @@ fn classify_consumer(
     op: &str,
     asks_for: bool,
 ) -> Option<Classification> {
-    let factors = factorize(src, stored, r, false)?;
+    let factors = match read_part(src, stored, r) {
+        Some((part, nest)) => factorize(src, &part, &Consumer { nest: &nest, ..*r }, false)?,
+        None => factorize(src, stored, r, false)?,
+    };
     let cuts: Vec<(SubAxes, SubAxes)> = factors
         .iter()
         .map(|f| {
@@ -372,6 +375,31 @@ fn classify_consumer(
         (CollectiveKind::Exchange, all, asks(what))
     };
     Some(Classification { kind, sub_axes: sub_axis_list, reason })
+}
+
+/// Returns the part of a value that a consumer reads, as a value, and the loop nest that reads it.
+///
+/// Only dimensions that are not split are narrowed, so the part is split as the value is. `None` if
+/// the consumer reads all of these dimensions.
+fn read_part(src: Slot, stored: &StoredValue, r: &Consumer) -> Option<(StoredValue, LoopNest)> {
+    let (mut part, mut nest) = (stored.clone(), r.nest.clone());
+    let [piece] = &mut nest.accesses[r.access].pieces[..] else { return None };
+    if piece.source != Source::Value(src) || !r.nest.compute.has_affine_accesses() {
+        return None;
+    }
+    let mut narrowed = false;
+    for (d, map) in piece.map.iter_mut().enumerate() {
+        let n = match map.terms[..] {
+            _ if !stored.layout.dims[d].sub_axes.is_empty() => continue,
+            [] => 1,
+            [(l, 1)] => r.nest.extents[l],
+            _ => continue,
+        };
+        narrowed |= n != part.shape[d];
+        map.constant = 0;
+        part.shape.sizes_mut()[d] = n;
+    }
+    narrowed.then_some((part, nest))
 }
 
 /// Returns the sub-axes that move from one dimension to another, if these are the only change.

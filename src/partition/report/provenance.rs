@@ -146,7 +146,7 @@ fn trace_back<'a>(
             (slot, dim) = (value, dim.map(|d| d + usize::from(leading)));
             continue;
         };
-        let StepOrigin { op, location: source_location, phase } = p.origins[k].clone();
+        let StepOrigin { op, location: source_location, phase, .. } = p.origins[k].clone();
         let made = ValueSource::Op(op, source_location, phase);
         match &p.steps[k] {
             Step::Local { .. } => {

@@ -97,6 +97,17 @@ impl Writer {
         Ok(outs[1..].to_vec())
     }
 
+    /// Writes a barrier, across which XLA moves and merges no operation, and returns its results.
+    pub(super) fn optimization_barrier(&mut self, values: &[Ssa]) -> Vec<Ssa> {
+        if values.is_empty() {
+            return Vec::new();
+        }
+        let shapes: Vec<_> = values.iter().map(|v| (v.dtype, v.shape.clone())).collect();
+        let (head, outs) = self.results(&shapes);
+        self.line(&format!("{head}stablehlo.optimization_barrier {} : {}", names(values), types(values)));
+        let with = |(out, v): (Ssa, &Ssa)| Ssa { unreduced: v.unreduced.clone(), ..out };
+        outs.into_iter().zip(values).map(with).collect()
+    }
     /// Writes a choice between several programs, by a bool or an integer.
     /// For a bool, branch 0 is that of true. An integer is clamped to the branches.
     pub(super) fn cond(

@@ -67,6 +67,11 @@ impl Writer {
         let ins = &if whole { self.materialised(ins) } else { ins.to_vec() }[..];
         match &e.op {
             Op::Prim(p) => self.primitive(p, (&operands, &results), ins).map_err(|f| error_at(f, program, e)),
+            Op::Control(Control::Jit { body, recomputes: true, .. }) => {
+                // without a barrier, XLA finds the recomputed values in the forward pass
+                let ins = self.optimization_barrier(ins);
+                self.body(body, &ins)
+            }
             Op::Control(Control::Jit { body, .. } | Control::AxisModes { body, .. }) => self.body(body, ins),
             Op::Control(Control::Loop(l)) => self.for_loop(l, ins, &results),
             Op::Control(Control::While { cond, body, cond_fixed, body_fixed }) => {

@@ -54,7 +54,7 @@ fn while_loops_branches_and_calls() {
     let pred = r.b.input(DType::Bool.array_type([]), None);
     let chosen =
         r.b.control(Control::Cond { branches: vec![which, other] }, &[pred, a.clone(), b], vec![ty.clone()]);
-    let called = r.b.control(Control::Jit { body: step, policy: CheckpointPolicy::SaveAll }, &[a], vec![ty]);
+    let called = r.b.control(Control::call(step, CheckpointPolicy::SaveAll), &[a], vec![ty]);
     let placed = propagate(&r.b.finish(&[out, chosen, called].concat()), &[]).unwrap();
     let at = |k| show(&mesh, &placement(&placed, k));
     assert_eq!([at(0), at(1), at(2)], ["X,Y", "X,Y", "X,-"]);
