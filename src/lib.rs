@@ -282,9 +282,10 @@ pub use api::array::Term;
 pub use api::array::TriangularOptions;
 #[doc(inline)]
 pub use api::array::{
-    AllToAll, Array, CollectiveDim, ConvOptions, Dims, DotOptions, Ellipsis, GatherDims, IndexMode,
-    IndexOptions, NewAxis, Operand, Padding, Permutation, Shard, WindowOptions, axis_index, axis_size,
-    concat, einsum, einsum_to, einsum_with, meshgrid, sort_by_keys, stack,
+    AllToAll, Array, CollectiveDim, ConvOptions, ConvolveMode, Dims, DotOptions, Ellipsis, GatherDims,
+    GridIndexing, IndexMode, IndexOptions, NewAxis, Operand, PadMode, Padding, Permutation, Shard,
+    WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, meshgrid, sort_by_keys,
+    stack,
 };
 #[doc(inline)]
 pub use api::display::{MovementDiagram, Picture};
@@ -296,14 +297,14 @@ pub use api::shard_map::{ShardMap, shard_map};
 pub use api::spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]
 pub use api::transform::{
-    Compiled, Explanation, ImplicitReshard, Jit, Lowered, ScanOptions, Suggestion, Traced, associative_scan,
-    associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map, scan, scan_with, switch,
-    while_loop,
+    Compiled, Explanation, ImplicitReshard, Jit, Lowered, MapOptions, ScanOptions, Suggestion, Traced,
+    associative_scan, associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map, map_with,
+    scan, scan_with, switch, while_loop,
 };
 #[doc(inline)]
 pub use api::transform::{
     CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_op, explicit_axes,
-    explicit_axes_over, grad, jvp, value_and_grad, vjp,
+    explicit_axes_over, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp,
 };
 #[doc(inline)]
 pub use api::transform::{MapDims, VmapOptions, vmap, vmap_with};
@@ -325,17 +326,24 @@ pub use partition::{Collective, CollectiveKind, Collectives, Memory, MemoryClass
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
+    #[cfg(feature = "linalg")]
+    pub use crate::TriangularOptions;
     pub use crate::{
-        AllToAll, Array, ArrayType, Axis, CollectiveDim, DType, DeviceId, Dims, Ellipsis, EngineKind,
-        Inferred, Key, Mesh, NewAxis, Output, Permutation, Result, Sharding, Spec, Static, Tree,
-        assert_collectives, axes, axis_index, axis_size, concat, cond, debug_print, einsum, einsum_to,
-        fori_loop, ix, jit, p, scan, stack, switch, tree, type_of, while_loop,
+        AllToAll, Array, ArrayType, Axes, Axis, AxisType, CheckpointPolicy, CollectiveDim, Compiled,
+        ConvOptions, ConvolveMode, CustomOp, DType, DeviceId, Dims, DotOptions, Ellipsis, EngineKind,
+        GatherDims, GridIndexing, IndexMode, IndexOptions, Inferred, Jit, Key, Lowered, MapOptions, Mesh,
+        NewAxis, Output, PadMode, Padding, Permutation, Result, ScanOptions, ShardMap, Sharding, Spec,
+        Static, Traced, Tree, VmapOptions, WindowOptions, assert_collectives, associative_scan, axes,
+        axis_index, axis_size, concat, cond, custom_op, debug_print, devices, einsum, einsum_to, einsum_with,
+        fori_loop, ix, jit, map, map_with, meshgrid, p, scan, scan_with, sort_by_keys, stack, switch, tree,
+        type_of, while_loop,
     };
     // tracing, control flow and differentiation
     pub use crate::api::shard_map::shard_map;
     pub use crate::api::spmd::{Device, spmd};
     pub use crate::api::transform::{
-        auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap,
+        auto_axes, auto_axes_over, checkpoint, checkpoint_with, explicit_axes, explicit_axes_over, grad,
+        hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap, vmap_with,
     };
 }
 

@@ -250,7 +250,8 @@ fn the_place_of_an_extreme_complex_number_is_numpys() -> Result<()> {
     let most: Vec<i32> = rows.iter().map(|r| r.1).collect();
     let least: Vec<i32> = rows.iter().map(|r| r.2).collect();
     let z = Array::from(rows.iter().flat_map(|r| r.0).collect::<Vec<_>>()).reshape([6, 4]);
-    let found = |z: &Array, d| Ok::<_, atmesh::Error>([z.argmax(d).to_vec::<i32>()?, z.argmin(d).to_vec()?]);
+    let found =
+        |z: &Array, d: i32| Ok::<_, atmesh::Error>([z.argmax(d).to_vec::<i32>()?, z.argmin(d).to_vec()?]);
     let want = [most, least];
     assert_eq!(found(&z, 1)?, want);
     assert_eq!(found(&z.t(), 0)?, want);

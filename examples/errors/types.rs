@@ -54,8 +54,8 @@ pub(crate) fn errors() -> Result<()> {
     // ANCHOR: kinds
     rejected("a shift of floats", Array::ones([4]).shift_left(1).ty())?;
     fixed(Array::ones([4]).astype(I32).shift_left(1))?;
-    rejected("bits of another width", Array::ones([4]).bitcast(U8).ty())?;
-    fixed(Array::ones([4]).bitcast(U32))?;
+    rejected("bits of another width", Array::ones([4]).bitcast(F64).ty())?;
+    fixed(Array::ones([2, 2]).bitcast(F64))?;
     rejected("a key as a number", Key::new(1).array().astype(F32).ty())?;
     fixed(Key::new(1).data().astype(F32))?;
     // ANCHOR_END: kinds

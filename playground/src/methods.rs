@@ -162,7 +162,7 @@ methods! {
     maximum(operand) minimum(operand) pow(operand) atan2(operand) hypot(operand) eq(operand) ne(operand) lt(operand) le(operand)
     gt(operand) ge(operand) select(operand, operand) clamp(operand, operand) astype(dtype) powi(number)
     sum(dims) sum_to(dims, spec) prod(dims) max(dims) min(dims) any(dims) all(dims) mean(dims) var(dims) std(dims) logsumexp(dims)
-    softmax(dims) log_softmax(dims) argmax(number) argmin(number) norm(dims)
+    softmax(dims) log_softmax(dims) argmax(dims) argmin(dims) norm(dims)
     dot(array) dot_to(array, spec) matmul(array) matmul_to(array, spec) inner(array) inner_to(array, spec) vdot(array) vdot_to(array, spec)
     outer(array) kron(array) kron_to(array, spec) tensordot(array, number) tensordot_to(array, number, spec)
     reshape(sizes) reshape_to(sizes, spec) ravel() t() transpose(dims) swapaxes(number, number) moveaxis(dims, dims) broadcast_to(sizes)

@@ -1,4 +1,4 @@
-//~ `Mode: Default` is not satisfied
+//~ Default` is not satisfied
 //~ mode: Mode, ^^^^
 use atmesh::prelude::*;
 #[derive(Clone, PartialEq, Debug)]

@@ -254,7 +254,7 @@ impl Array {
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias("all_reduce"))]
+    #[doc(alias("all_reduce", "Allreduce"))]
     #[track_caller]
     pub fn psum(&self, axes: impl Into<Axes>) -> Array {
         self.with_call_site(CallSite::here("psum"), |call| {
@@ -420,6 +420,7 @@ impl Array {
     /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [0, 0, 1, 2]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("Sendrecv", "collective_permute", "MPI_Sendrecv"))]
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, permutation: impl Into<Permutation>) -> Array {
         let how = permutation.into();

@@ -104,12 +104,11 @@ impl Array {
         let (a, b) = (plain(self)?, plain(other)?);
         let off = a.binary_with(Binary::Sub, &b, call).unary(Unary::Abs, call);
         let same = a.binary_with(Binary::Eq, &b, call);
-        let most = b.unary(Unary::Abs, call).binary_with(Binary::Mul, relative, call).binary_with(
-            Binary::Add,
-            absolute,
-            call,
-        );
-        let close = off.binary_with(Binary::Le, &most, call).binary_with(Binary::Or, &same, call);
+        let size = b.unary(Unary::Abs, call);
+        let most = size.binary_with(Binary::Mul, relative, call).binary_with(Binary::Add, absolute, call);
+        let near = off.binary_with(Binary::Le, &most, call);
+        let near = near.binary_with(Binary::And, size.unary(Unary::IsFinite, call), call);
+        let close = near.binary_with(Binary::Or, &same, call);
         Ok(close.to_vec::<bool>()?.into_iter().all(|x| x))
     }
 }

@@ -85,7 +85,40 @@ impl Array {
         };
         sizes.iter().map(piece).collect()
     }
+    /// Splits dimension `d` into `count` pieces of equal size.
+    ///
+    /// [`split`](Array::split) takes the size of each piece instead.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let parts = Array::arange(0..6).split_equal(3, 0);
+    /// assert_eq!((parts.len(), parts[1].to_vec::<i32>()?), (3, vec![2, 3]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("split", "array_split", "chunk", "vsplit", "hsplit"))]
+    #[track_caller]
+    pub fn split_equal(&self, count: usize, d: i32) -> Vec<Array> {
+        let call = CallSite::here("split_equal");
+        // the number of results follows from the type only if it is valid
+        let failed = |array: Array| vec![array; count.clamp(1, MAX_ERROR_PIECES)];
+        let Ok(ty) = self.type_ref() else { return failed(self.clone()) };
+        let at = match resolve_dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return failed(self.reject(fault, call)),
+        };
+        let n = ty.shape[at];
+        if count == 0 || !n.is_multiple_of(count) {
+            let message = format!("dimension {at} of size {n} is not divisible into {count} equal pieces");
+            let fault = Fault::new(ErrorKind::Shape, message).highlight_dim(0, at);
+            return failed(self.reject(fault.help("give their sizes: `x.split([…], d)`"), call));
+        }
+        let size = n / count;
+        (0..count).map(|k| self.slice_dim(at, k * size, (k + 1) * size, call)).collect()
+    }
 }
+
+/// The maximum number of results that carry an error, so that an absurd count needs no memory.
+const MAX_ERROR_PIECES: usize = 4096;
 
 /// Concatenates arrays along the existing dimension `d`.
 ///

@@ -12,7 +12,7 @@ use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
 use crate::core::mesh::{Axes, AxisType};
 use crate::core::sharding::{Sharding, Spec, check_divides, check_spec};
 use crate::core::types::{ArrayType, DType, Element, Scalar, ScalarElement, Shape, with_dtype};
-use crate::exec::runtime::{ArrayData, check_available, try_collect};
+use crate::exec::runtime::{ArrayData, check_available};
 use crate::ir::ops::collective::PcastTo;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{CallSite, Literal};
@@ -27,7 +27,7 @@ fn requested_sharding(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
 ///
 /// `now` is true if the data is created eagerly: then the mesh must have devices, and the data must
 /// fit into memory.
-fn check_requested_sharding(ty: &ArrayType, now: bool) -> Result<Option<Sharding>, Fault> {
+pub(super) fn check_requested_sharding(ty: &ArrayType, now: bool) -> Result<Option<Sharding>, Fault> {
     ty.check_addressable()?;
     if now {
         if let Some(mesh) = ty.mesh.as_ref().filter(|m| m.is_abstract()) {
@@ -233,62 +233,6 @@ impl Array {
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
         Array::compare_with_diagonal(ty.into(), k, Binary::Eq, CallSite::here("eye"))
     }
-    /// Returns `num` evenly spaced float32 values from `start` to `stop`.
-    ///
-    /// The last value is `stop` if `endpoint` is true; otherwise `stop` is excluded.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::linspace(0.0, 1.0, 5, true).to_vec::<f32>()?,
-    ///     [0.0, 0.25, 0.5, 0.75, 1.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
-        Array::linspace_at([num].into(), start, stop, endpoint, CallSite::here("linspace"))
-    }
-    /// Returns evenly spaced values from `start` to `stop` as a vector of the given type.
-    ///
-    /// The type must have rank 1, and determines the length, the element type and the sharding.
-    /// Integers are rounded down. `endpoint` is as in [`Array::linspace`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::linspace_of(F64.array_type([4]).on(&mesh, p!["X"]), 0.0, 1.0, false);
-    /// assert_eq!((type_of(&x).to_string(), x.to_vec::<f64>()?),
-    ///     ("float64[4@X]".into(), vec![0.0, 0.25, 0.5, 0.75]));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn linspace_of(ty: impl Into<ArrayType>, start: f64, stop: f64, endpoint: bool) -> Array {
-        Array::linspace_at(ty.into(), start, stop, endpoint, CallSite::here("linspace_of"))
-    }
-    /// Implements [`Array::linspace`].
-    fn linspace_at(ty: ArrayType, start: f64, stop: f64, endpoint: bool, call: CallSite<'_>) -> Array {
-        if let Err(poisoned) = check_vector(&ty, call) {
-            return poisoned;
-        }
-        let sharding = match check_requested_sharding(&ty, true) {
-            Ok(sharding) => sharding,
-            Err(fault) => return reject_type(fault, &ty, call),
-        };
-        let num = ty.shape[0];
-        let steps = if endpoint { num.saturating_sub(1) } else { num };
-        let at = |i: usize| {
-            let t = if steps == 0 { 0.0 } else { i as f64 / steps as f64 };
-            let x = start * (1.0 - t) + stop * t;
-            Scalar::Float(if ty.dtype.is_inexact() { x } else { x.floor() })
-        };
-        let slab = with_dtype!(ty.dtype, T => {
-            let numbers = try_collect((0..num).map(|i| T::from_scalar(at(i))), num);
-            numbers.and_then(|numbers| ArrayData::from_elements(ty.shape.clone(), &numbers))
-        });
-        match slab {
-            Ok(slab) => from_data(slab, ty.dtype, &ty.shape, sharding, call),
-            Err(fault) => reject_type(fault, &ty, call),
-        }
-    }
     /// Returns zeros of this array's type and sharding, including unreduced and reduced axes.
     ///
     /// ```
@@ -450,7 +394,7 @@ impl Array {
 }
 
 /// Checks that a type has rank 1; returns an array that carries the error otherwise.
-fn check_vector(ty: &ArrayType, call: CallSite<'_>) -> Result<(), Array> {
+pub(super) fn check_vector(ty: &ArrayType, call: CallSite<'_>) -> Result<(), Array> {
     if ty.rank() == 1 {
         return Ok(());
     }
@@ -468,7 +412,7 @@ pub(super) fn reject_type(fault: Fault, ty: &ArrayType, call: CallSite<'_>) -> A
 }
 
 /// Wraps data as a concrete array with this sharding.
-fn from_data(
+pub(super) fn from_data(
     slab: ArrayData,
     dtype: DType,
     shape: &Shape,

@@ -3,6 +3,7 @@
 //! Array methods take `impl Into<Dims>`: an integer is one dimension, an array or vector of
 //! integers several, and `..` all of them.
 
+use super::Array;
 use crate::core::diagnostic::{ErrorKind, Fault};
 use std::ops::RangeFull;
 
@@ -53,6 +54,28 @@ impl Dims {
             dims.push(d);
         }
         Ok(dims)
+    }
+}
+
+/// # Sizes
+impl Array {
+    /// Returns the size of dimension `d`, which counts from the end if it is negative.
+    ///
+    /// It is 0 if the array carries an error, and if there is no such dimension. So closures need
+    /// no `?` for it: what they compute from the array carries the error anyway.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::ones([4, 2]);
+    /// assert_eq!((x.dim_size(0), x.dim_size(-1), x.dim_size(2)), (4, 2, 0));
+    /// let f = jit(|x: &Array| x.reshape([x.dim_size(0) * x.dim_size(1)]));
+    /// assert_eq!(f.call(&x)?.shape()?, [8]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("len", "dim", "size", "shape"))]
+    pub fn dim_size(&self, d: i32) -> usize {
+        let Ok(ty) = self.type_ref() else { return 0 };
+        resolve_dim(d.into(), ty.rank()).map_or(0, |at| ty.shape[at])
     }
 }
 

@@ -54,12 +54,15 @@ unary! {
     /// Returns the absolute value; for complex numbers the modulus, a float.
     ///
     /// Elements are floats, signed integers or complex numbers.
+    #[doc(alias = "absolute")]
     abs Abs;
     /// Rounds down to an integer value.
     floor Floor;
     /// Rounds up to an integer value.
     ceil Ceil;
     /// Rounds to the nearest integer value, halves away from zero.
+    ///
+    /// [`rint`](Array::rint) rounds halves to even values, as NumPy does.
     round Round;
     /// Computes eˣ.
     exp Exp;
@@ -117,6 +120,7 @@ unary! {
     /// Computes the rectified linear unit, max(x, 0), with derivative 0 at 0.
     relu Relu;
     /// Computes the SiLU (swish) activation, x · logistic(x).
+    #[doc(alias = "swish")]
     silu Silu;
     /// Computes log(1 + eˣ).
     softplus Softplus;
@@ -127,9 +131,12 @@ unary! {
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
     /// # Elementwise functions of two operands
     ///
-    /// The operators `+ - * / % & | ^ << >>` are available too. Shapes broadcast as in NumPy. A
-    /// dimension that both operands have must be sharded the same way in both, or be unsharded in
-    /// one. Comparisons return booleans.
+    /// The operators `+ - * / % & | ^ << >>` are available too. `/` of integers truncates towards
+    /// zero, and `%` has the sign of the left operand, as in Rust; NumPy's `//` and `%` are
+    /// [`floor_divide`](Array::floor_divide) and [`remainder`](Array::remainder).
+    ///
+    /// Shapes broadcast as in NumPy. A dimension that both operands have must be sharded the same
+    /// way in both, or be unsharded in one. Comparisons return booleans.
     impl Array { $(
         $(#[$doc])*
         #[track_caller]
@@ -145,6 +152,7 @@ binary! {
     /// −0.
     minimum Min;
     /// Raises this array to the power `b`.
+    #[doc(alias = "power")]
     pow Pow;
     /// Computes the angle of the point (x, y) = (b, self), in radians from −π to π.
     atan2 Atan2;
@@ -219,6 +227,7 @@ impl Array {
     /// assert_eq!(Array::from([-5, 1, 5]).clamp(0, 3).to_vec::<i32>()?, [0, 1, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
         let terms = [self.into(), low.term(), high.term()];
@@ -243,7 +252,7 @@ impl Array {
     /// assert_eq!(Array::from([-1.7f32, 0.0, 300.0]).astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias("convert_element_type"))]
+    #[doc(alias("convert_element_type", "as_type", "cast", "to"))]
     #[track_caller]
     pub fn astype(&self, dtype: DType) -> Array {
         self.astype_at(dtype, CallSite::here("astype"))
@@ -258,17 +267,6 @@ impl Array {
     /// Records a conversion to an element type.
     pub(crate) fn convert_at(&self, dtype: DType, call: CallSite<'_>) -> Array {
         apply1(prims::convert(dtype), &[self.into()], call)
-    }
-    /// Reinterprets the bits as another element type of the same width.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from(1.0f32).bitcast(U32).item::<u32>()?, 0x3f80_0000);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn bitcast(&self, dtype: DType) -> Array {
-        apply1(prims::bitcast(dtype), &[self.into()], CallSite::here("bitcast"))
     }
     /// Selects elementwise: `a` where this boolean array is true, `b` elsewhere.
     ///

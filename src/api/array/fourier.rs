@@ -157,13 +157,6 @@ impl Array {
     pub fn ifftshift(&self, d: i32) -> Array {
         self.roll(-(self.dim_size(d) as i64 / 2), d)
     }
-    /// Returns the size of dimension `d`; 0 if there is no such dimension.
-    fn dim_size(&self, d: i32) -> usize {
-        self.type_ref()
-            .ok()
-            .and_then(|ty| Some(ty.shape[resolve_dim(d.into(), ty.rank()).ok()?]))
-            .unwrap_or(0)
-    }
     /// Converts float32 to complex64 and float64 to complex128.
     fn to_complex(&self, call: CallSite<'_>) -> Array {
         match self.type_ref() {

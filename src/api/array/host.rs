@@ -5,7 +5,7 @@
 
 use super::sharding::{abstract_mesh_error, placed_type};
 use super::{Array, prims};
-use crate::api::trace::{Repr, apply1, poison};
+use crate::api::trace::{apply1, poison};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::Axes;
 use crate::core::sharding::{Sharding, blocks_unchecked, check_unreduced_dtype};
@@ -187,6 +187,7 @@ impl Array {
     /// assert_eq!((x.shape(), x[[1, 2]]), (&[2, 3][..], 5));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("device_get", "full_tensor"))]
     #[track_caller]
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
         let location = Location::caller();
@@ -293,7 +294,7 @@ impl Array {
             .map_err(|f| Error::new(f, "allclose", vec![ta.to_string(), tb.to_string()], Some(location)))?;
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
-        let close = |a: &f64, b: &f64| a == b || (a - b).abs() <= atol + rtol * b.abs();
+        let close = |a: &f64, b: &f64| a == b || b.is_finite() && (a - b).abs() <= atol + rtol * b.abs();
         Ok(all_pairs(a, b, close))
     }
     /// Returns the data converted to float64.
@@ -318,6 +319,7 @@ impl Array {
     /// assert!(Array::from_shards([4], &sharding, [Array::from([1, 2])]).is_err());
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("make_array_from_single_device_arrays", "from_local"))]
     #[track_caller]
     pub fn from_shards<A: Into<Array>>(
         shape: impl Into<Shape>,
@@ -350,6 +352,7 @@ impl Array {
     /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3, 4, 5, 6, 7]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "make_array_from_callback")]
     #[track_caller]
     pub fn from_fn<A: Into<Array>>(
         shape: impl Into<Shape>,
@@ -455,26 +458,6 @@ fn assemble(
     let mut ty = placed_type(dtype, &shape, &sharding);
     ty.spec = ty.spec.padded(shape.rank());
     Ok(Array::concrete(slab, ty, Some(sharding)))
-}
-
-/// Prints the elements like NumPy, a traced value as its type, and an error as its message.
-impl std::fmt::Display for Array {
-    #[track_caller]
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.repr() {
-            Repr::Traced(t) => write!(f, "{}", t.value.ty),
-            Repr::Poisoned(e) => write!(f, "{e}"),
-            Repr::Concrete(c) => match self.host_data("print", Location::caller()) {
-                Ok(slab) => f.write_str(&crate::exec::display::format::array_data(c.ty.dtype, &slab)),
-                Err(e) => write!(f, "{e}"),
-            },
-        }
-    }
-}
-impl std::fmt::Debug for Array {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
 }
 
 #[cfg(test)]

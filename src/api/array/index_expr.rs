@@ -121,61 +121,6 @@ picks! {
     Range<usize>: r => DimIndexKind::Range { start: Some(dims::saturating_i64(r.start)), stop: Some(dims::saturating_i64(r.end)), step: 1 };
 }
 
-/// Builds an index with one entry per dimension: `ix![1..-1, .., 0, ..;2, &rows]`.
-///
-/// The result is an [`Index`](crate::api::array::Index). Entries are written as follows:
-///
-/// - `start..stop` and `start..=last` take a range. Either end may be omitted, and negative ends
-///   count from the end. `;step` after a range sets a step; a negative step reverses the order.
-/// - An integer takes one position and drops the dimension.
-/// - `&array` takes the positions in an array of integers; a scalar drops the dimension.
-/// - `&start..; size` takes a window of `size` elements from a position that is known only at run
-///   time.
-/// - [`NewAxis`](crate::api::array::NewAxis) inserts a dimension of size 1.
-/// - [`Ellipsis`](crate::api::array::Ellipsis) stands for all dimensions that are not written.
-///
-/// Trailing dimensions that are not written are taken in full. The macro parses ranges itself,
-/// because clippy rejects the expression `1..-1`.
-///
-/// ```
-/// use atmesh::prelude::*;
-/// let x = Array::arange(0..12).reshape([3, 4]);
-/// assert_eq!(x.slice(ix![1..-1, ..;2]).to_vec::<i32>()?, [4, 6]);
-/// assert_eq!(x.slice(ix![-1, 1..=2]).to_vec::<i32>()?, [9, 10]);
-/// assert_eq!(x.slice(ix![0, ..;-1]).to_vec::<i32>()?, [3, 2, 1, 0]);
-/// let i = Array::from(1);
-/// assert_eq!(x.slice(ix![&i, &i..; 2]).to_vec::<i32>()?, [5, 6]);
-/// # Ok::<(), atmesh::Error>(())
-/// ```
-#[macro_export]
-macro_rules! ix {
-    (@ [$($o:tt)*] [$($s:tt)*] ..= $($t:tt)*) => { $crate::ix!(@to through [$($o)*] [$($s)*] [] $($t)*) };
-    (@ [$($o:tt)*] [$($s:tt)*] .. $($t:tt)*) => { $crate::ix!(@to range [$($o)*] [$($s)*] [] $($t)*) };
-    (@ [$($o:tt)*] [$($s:tt)+] , $($t:tt)*) => {
-        $crate::ix!(@ [$($o)* $crate::array::DimIndex::from($($s)+),] [] $($t)*)
-    };
-    (@ [$($o:tt)*] [$($s:tt)+]) => { $crate::array::Index::new([$($o)* $crate::array::DimIndex::from($($s)+)]) };
-    (@ [$($o:tt)*] []) => { $crate::array::Index::new([$($o)*]) };
-    (@ $o:tt [$($s:tt)*] $t:tt $($r:tt)*) => { $crate::ix!(@ $o [$($s)* $t] $($r)*) };
-    (@to $k:ident $o:tt $s:tt $e:tt , $($t:tt)*) => { $crate::ix!(@end $k $o $s $e [] $($t)*) };
-    (@to $k:ident $o:tt $s:tt $e:tt ; $step:expr, $($t:tt)*) => { $crate::ix!(@end $k $o $s $e [$step] $($t)*) };
-    (@to $k:ident $o:tt $s:tt $e:tt ; $step:expr) => { $crate::ix!(@end $k $o $s $e [$step]) };
-    (@to $k:ident $o:tt $s:tt $e:tt) => { $crate::ix!(@end $k $o $s $e []) };
-    (@to $k:ident $o:tt $s:tt [$($e:tt)*] $t:tt $($r:tt)*) => { $crate::ix!(@to $k $o $s [$($e)* $t] $($r)*) };
-    (@end through [$($o:tt)*] $s:tt [$($e:tt)+] $p:tt $($t:tt)*) => {
-        $crate::ix!(@ [$($o)* $crate::array::DimIndex::range_inclusive($crate::ix!(@opt $s), ($($e)+) as i64, $crate::ix!(@opt $p)),] [] $($t)*)
-    };
-    (@end range [$($o:tt)*] [&$($s:tt)+] [] [$n:expr] $($t:tt)*) => {
-        $crate::ix!(@ [$($o)* $crate::array::DimIndex::window(&$($s)+, $n),] [] $($t)*)
-    };
-    (@end range [$($o:tt)*] $s:tt $e:tt $p:tt $($t:tt)*) => {
-        $crate::ix!(@ [$($o)* $crate::array::DimIndex::range($crate::ix!(@opt $s), $crate::ix!(@opt $e), $crate::ix!(@opt $p)),] [] $($t)*)
-    };
-    (@opt []) => { None };
-    (@opt [$($e:tt)+]) => { Some(($($e)+) as i64) };
-    ($($t:tt)*) => { $crate::ix!(@ [] [] $($t)*) };
-}
-
 /// An index resolved against an array's shape.
 pub(super) struct ResolvedIndex {
     /// The slice of each dimension of the array.

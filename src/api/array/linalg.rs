@@ -312,6 +312,7 @@ impl Array {
     /// assert_eq!(Array::from([[0.0, 2.0], [3.0, 0.0]]).svdvals().to_vec::<f64>()?, [3.0, 2.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "compute_uv")]
     #[track_caller]
     pub fn svdvals(&self) -> Array {
         let [s] = self.apply_linalg(Svdvals, CallSite::here("svdvals"));
@@ -333,17 +334,8 @@ impl Array {
     pub fn matrix_power(&self, n: i64) -> Array {
         let call = CallSite::here("matrix_power");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let square = |m: usize, n: usize| m == n;
-        match ty.shape[..] {
-            [.., rows, columns] if square(rows, columns) => {}
-            _ => {
-                let fault =
-                    Fault::new(ErrorKind::Shape, format!("powers are of square matrices, not of {ty}"));
-                return self.reject(
-                    fault.help("make the last two sizes equal: `slice`, `pad`, `.reshape(…)`"),
-                    call,
-                );
-            }
+        if let Some(fault) = not_square("powers", ty) {
+            return self.reject(fault, call);
         }
         self.with_call_site(call, |call| match n {
             0 => self.identity_like(ty, call),
@@ -372,7 +364,7 @@ impl Array {
         }
     }
     /// Returns identity matrices of this type, unsharded.
-    fn identity_like(&self, ty: &ArrayType, call: CallSite<'_>) -> Array {
+    pub(super) fn identity_like(&self, ty: &ArrayType, call: CallSite<'_>) -> Array {
         let replicated = crate::core::sharding::Spec::replicated(ty.rank());
         let of = ArrayType { dtype: DType::I32, spec: replicated, ..fresh_type(ty) };
         let index = |d| Array::iota_at(of.clone(), d, call);
@@ -456,6 +448,15 @@ impl Array {
             }
         })
     }
+}
+
+/// Returns the error of a function of square matrices for an array of another shape.
+pub(super) fn not_square(what: &str, ty: &ArrayType) -> Option<Fault> {
+    if matches!(ty.shape[..], [.., rows, columns] if rows == columns) {
+        return None;
+    }
+    let fault = Fault::new(ErrorKind::Shape, format!("{what} are of square matrices, not of {ty}"));
+    Some(fault.help("make the last two sizes equal: `slice`, `pad`, `.reshape(…)`"))
 }
 
 /// Returns max(m, n) times the machine epsilon of the element type.

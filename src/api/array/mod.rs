@@ -12,6 +12,8 @@
 // The order of these modules is the order of the methods in the documentation.
 mod creation;
 
+mod spaced;
+
 mod sharding;
 
 mod host;
@@ -24,9 +26,17 @@ mod dlpack;
 
 mod elementwise;
 
+mod rounding;
+
+mod comparison;
+
+mod bits;
+
 mod complex;
 
 mod reductions;
+
+mod extremes;
 
 mod statistics;
 
@@ -34,9 +44,13 @@ mod shapes;
 
 mod rearrange;
 
+mod pad_mode;
+
 mod concat;
 
 mod diagonals;
+
+mod calculus;
 
 mod products;
 
@@ -59,6 +73,9 @@ mod fourier;
 #[cfg(feature = "linalg")]
 mod linalg;
 
+#[cfg(feature = "linalg")]
+mod matrix_functions;
+
 mod windows;
 
 mod pooling;
@@ -73,14 +90,17 @@ mod dims;
 mod einsum;
 mod errors;
 mod index_expr;
+mod index_macro;
 mod local_update;
 mod operators;
 mod prims;
+mod text;
 
 pub use crate::api::trace::Array;
 pub use crate::ir::ops::indexing::GatherDims;
 pub use crate::ir::program::loop_nest::OutOfBounds;
 pub use at::IndexUpdate;
+pub use calculus::ConvolveMode;
 pub use collectives::{AllToAll, AllToAllSplit, CollectiveDim, Permutation, axis_index, axis_size};
 pub use concat::{concat, stack};
 pub use contraction::Contraction;
@@ -91,10 +111,13 @@ pub(crate) use dims::resolve_dim;
 pub use einsum::{einsum, einsum_to, einsum_with};
 pub use host::HostView;
 pub use index_expr::{DimIndex, Ellipsis, Index, NewAxis};
+pub use index_macro::{RangeBound, RangeStart};
 #[cfg(feature = "linalg")]
 pub use linalg::TriangularOptions;
 pub(crate) use operand::fits_dtype;
 pub use operand::{Operand, Term};
+pub use operators::LeftOperand;
+pub use pad_mode::PadMode;
 pub use pooling::WindowOptions;
 pub use products::DotOptions;
 pub use rearrange::{GridIndexing, meshgrid};

@@ -1,13 +1,47 @@
 //! Operators on arrays: `+ - * / % & | ^ << >>`, prefix `-` and `!`, and compound assignment.
 
-use super::{Array, Operand};
+use super::{Array, Operand, Term};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::{CallSite, Primitive};
 use std::ops;
 
+/// A number on the left of an operator, with an array on the right: an `f64` or an `i32`.
+///
+/// A constant of another type goes to the right, where any number may be, or is written as `f64`.
+/// In both cases it takes the element type of the array.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// const RATE: f64 = 0.5;
+/// let x = Array::from([1.0f32, 2.0]);
+/// assert_eq!((RATE * &x).to_vec::<f32>()?, [0.5, 1.0]);
+/// assert_eq!((&x * 0.5f32).to_vec::<f32>()?, [0.5, 1.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be on the left of an operator whose right side is an array",
+    label = "expected `f64` or `i32`",
+    note = "declare a float as `f64`, and an integer as `i32`: it takes the element type of the array",
+    note = "or put the number on the right, where any type may be: `&x * number`"
+)]
+pub trait LeftOperand<'a> {
+    /// Converts to an operand value.
+    fn into_term(self) -> Term;
+}
+macro_rules! left { ($($t:ty)*) => {$(
+    impl LeftOperand<'_> for $t {
+        fn into_term(self) -> Term {
+            self.term()
+        }
+    }
+)*} }
+left!(f64 i32);
+
 // There is one generic impl per side: its Output does not depend on the literal's type, so that
 // `(x + 1.0).sin()` can be inferred. On the left only f64 and i32 are supported: with a second
-// float type, `(2.0 * x).sin()` could not be inferred.
+// float type, `(2.0 * x).sin()` could not be inferred. The impls for other numbers have a bound
+// that does not hold. It has a lifetime so that rustc checks it for each use, where it prints the
+// message of `LeftOperand`; inference of literals skips these impls.
 macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
     impl<R: Operand> ops::$Op<R> for Array {
         type Output = Array;
@@ -23,20 +57,30 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
             Array::binary(Binary::$fun, self.term(), rhs.term(), CallSite::here(Binary::$fun.name()))
         }
     }
-    binary!(@left $Op $op $fun f64 Array);
-    binary!(@left $Op $op $fun f64 &Array);
-    binary!(@left $Op $op $fun i32 Array);
-    binary!(@left $Op $op $fun i32 &Array);
+    binary!(@left $Op $op $fun f64 f32 i32 i8 i16 i64 u8 u16 u32 u64 usize);
 )*};
-(@left $Op:ident $op:ident $fun:ident $s:ident $a:ty) => {
-    impl ops::$Op<$a> for $s {
+(@left $Op:ident $op:ident $fun:ident $($s:ident)*) => {$(
+    impl<'a> ops::$Op<Array> for $s
+    where
+        $s: LeftOperand<'a>,
+    {
         type Output = Array;
         #[track_caller]
-        fn $op(self, rhs: $a) -> Array {
-            Array::binary(Binary::$fun, self.term(), rhs.term(), CallSite::here(Binary::$fun.name()))
+        fn $op(self, rhs: Array) -> Array {
+            Array::binary(Binary::$fun, self.into_term(), rhs.term(), CallSite::here(Binary::$fun.name()))
         }
     }
-};
+    impl<'a> ops::$Op<&'a Array> for $s
+    where
+        $s: LeftOperand<'a>,
+    {
+        type Output = Array;
+        #[track_caller]
+        fn $op(self, rhs: &'a Array) -> Array {
+            Array::binary(Binary::$fun, self.into_term(), rhs.term(), CallSite::here(Binary::$fun.name()))
+        }
+    }
+)*};
 }
 binary! {
     Add add Add;

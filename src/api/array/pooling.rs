@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// They are built by chaining:
 /// `x.window_max_with([2, 2], WindowOptions::default().strides([2, 2]))`. Each list has one entry
 /// for each entry of the window.
+#[doc(alias = "reduce_window")]
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WindowOptions {

@@ -6,11 +6,13 @@
 use super::concat::concat_at;
 use super::creation::fresh_type;
 use super::dims::{Dims, resolve_dim};
-use super::{Array, Operand, Term, operand, prims};
+use super::take::{IndexMode, IndexOptions};
+use super::{Array, Operand, Term, errors, operand, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType, Shape};
+use crate::ir::ops::along_axis::CumulativeOp;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 use std::borrow::Borrow;
@@ -96,6 +98,58 @@ impl Array {
             many.reshape_at(shape.into(), None, call)
         })
     }
+    /// Repeats element k along dimension `d` `counts[k]` times, to a total size of `total`.
+    ///
+    /// `counts` is a vector of non-negative integers, one for each element. Its values need not be
+    /// known when the program is traced, but their sum is: if it is less than `total`, the last
+    /// element is repeated further, and if it is more, the rest is dropped. The counts and the
+    /// dimension must be unsharded.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([7, 8, 9]);
+    /// let counts = Array::from([2, 0, 3]);
+    /// assert_eq!(x.repeat_by(&counts, 5, 0).to_vec::<i32>()?, [7, 7, 9, 9, 9]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("repeat", "repeat_interleave", "total_repeat_length"))]
+    #[track_caller]
+    pub fn repeat_by(&self, counts: &Array, total: usize, d: i32) -> Array {
+        let call = CallSite::here("repeat_by");
+        if let Some(error) = carried_errors([self, counts].into_iter()) {
+            return poison(error);
+        }
+        let (Ok(ty), Ok(ct)) = (self.type_ref(), counts.type_ref()) else { return self.clone() };
+        let terms = [Term::from(self), Term::from(counts)];
+        let reject = |fault| operand::reject(fault, &terms, call);
+        let at = match resolve_dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return reject(fault),
+        };
+        if !ct.dtype.is_integer() || ct.shape[..] != [ty.shape[at]] {
+            let message = format!("the counts are {ct}, but dimension {at} has size {}", ty.shape[at]);
+            let kind = if ct.dtype.is_integer() { ErrorKind::Shape } else { ErrorKind::Dtype };
+            let help = format!("give a vector of {} integers", ty.shape[at]);
+            return reject(Fault::new(kind, message).help(help).highlight_dim(0, at));
+        }
+        let sharded =
+            [(0, ty, at, " and cannot be repeated by counts"), (1, ct, 0, ", but counts are unsharded")];
+        for (k, of, d, why) in sharded.into_iter().filter(|(_, of, d, _)| !of.spec.dim(*d).is_empty()) {
+            let fault = errors::sharded_dim(of, d, why);
+            return reject(Fault { highlights: Vec::new(), ..fault }.highlight_dim(k, d));
+        }
+        let wide = matches!(ct.dtype, DType::U32 | DType::I64 | DType::U64) || i32::try_from(total).is_err();
+        let positions = if wide { DType::I64 } else { DType::I32 }.array_type([total]);
+        if let Err(fault) = positions.check_addressable() {
+            return reject(fault);
+        }
+        // element k ends before position `ends[k]`
+        let counts = counts.astype_at(positions.dtype, call);
+        let ends = apply1(prims::scan(CumulativeOp::Sum, 0, false), &[counts.into()], call);
+        let number = ends.searchsorted_at(&Array::iota_at(positions, 0, call), true, call);
+        let options = IndexOptions::default().mode(IndexMode::Clip);
+        self.take_at(&number, d, options, call)
+    }
     /// Shifts elements cyclically by `by` positions along dimension `d`.
     ///
     /// Elements that leave at one end enter at the other. The dimension keeps its sharding: devices
@@ -114,6 +168,11 @@ impl Array {
             Ok(at) => at,
             Err(fault) => return self.reject(fault, call),
         };
+        self.roll_at(by, at, call)
+    }
+    /// Implements [`Array::roll`].
+    pub(super) fn roll_at(&self, by: i64, at: usize, call: CallSite<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
         let n = ty.shape[at];
         let by = if n == 0 { 0 } else { by.rem_euclid(n as i64) as usize };
         if by == 0 {

@@ -3,9 +3,9 @@
 //! Sums and products of narrow integers are computed in 32 bits, and means of 16-bit floats in
 //! float32.
 
-use super::dims::{Dims, resolve_dim};
+use super::dims::Dims;
 use super::{Array, Operand, Term, prims};
-use crate::api::trace::{apply1, build, poison};
+use crate::api::trace::apply1;
 use crate::core::sharding::Spec;
 use crate::core::types::DType;
 use crate::core::util::small_sort;
@@ -405,45 +405,5 @@ impl Array {
             let sum = x.unary(Unary::Exp, call).sum_at(dims, None, call);
             x.binary_with(Binary::Sub, sum.unary(Unary::Log, call), call)
         })
-    }
-    /// Returns the int32 index of the first maximum along dimension `d`; NaN counts as largest.
-    ///
-    /// Complex numbers are compared by their real parts, then by their imaginary parts.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[2.0f32, 9.0, 9.0], [1.0, f32::NAN, 3.0]]);
-    /// assert_eq!((x.argmax(1).to_vec::<i32>()?, x.argmin(1).to_vec::<i32>()?),
-    ///     (vec![1, 1], vec![0, 1]));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn argmax(&self, d: i32) -> Array {
-        self.first_extreme(d, Reduction::Max, CallSite::here("argmax"))
-    }
-    /// Returns the int32 index of the first minimum along dimension `d`; NaN counts as smallest.
-    ///
-    /// Complex numbers are compared as in [`argmax`](Self::argmax).
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([4, 1, 1]).argmin(0).item::<i32>()?, 1);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn argmin(&self, d: i32) -> Array {
-        self.first_extreme(d, Reduction::Min, CallSite::here("argmin"))
-    }
-    /// Implements [`Array::argmax`] and [`Array::argmin`].
-    fn first_extreme(&self, d: i32, kind: Reduction, call: CallSite<'_>) -> Array {
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
-        match build(std::slice::from_ref(self), call, |b, x| Ok(vec![b.arg_extreme(kind, &x[0], at)?])) {
-            Ok(mut found) => found.swap_remove(0),
-            Err(e) => poison(e),
-        }
     }
 }

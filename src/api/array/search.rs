@@ -35,7 +35,10 @@ impl Array {
     #[doc(alias("digitize", "lower_bound"))]
     #[track_caller]
     pub fn searchsorted(&self, x: &Array, right: bool) -> Array {
-        let call = CallSite::here("searchsorted");
+        self.searchsorted_at(x, right, CallSite::here("searchsorted"))
+    }
+    /// Implements [`Array::searchsorted`].
+    pub(super) fn searchsorted_at(&self, x: &Array, right: bool, call: CallSite<'_>) -> Array {
         match self.check_sorted_vector(&[x], call) {
             Ok(n) => self.count_before(x, n, right, call),
             Err(poisoned) => poisoned,

@@ -85,6 +85,7 @@ impl Array {
     /// assert_eq!(Array::ones([4, 2]).ravel().shape()?, [8]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "flatten")]
     #[track_caller]
     pub fn ravel(&self) -> Array {
         let n = self.type_ref().map_or(0, |t| t.shape.num_elements());

@@ -30,7 +30,7 @@ impl Array {
     /// assert_eq!(type_of(&a), "int32[4@X,2]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias("device_put"))]
+    #[doc(alias("device_put", "distribute_tensor"))]
     #[track_caller]
     pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
         self.put_at(mesh, spec, CallSite::here("put"))
@@ -55,6 +55,7 @@ impl Array {
     /// assert_eq!(type_of(&a.reshard(p![])), "int32[8]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "redistribute")]
     #[track_caller]
     pub fn reshard(&self, spec: Spec) -> Array {
         self.reshard_at(spec, CallSite::here("reshard"))
@@ -245,6 +246,7 @@ impl Array {
     /// println!("{}", Array::arange(0..4).put(&mesh, p!["X"]).visualize());
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "visualize_array_sharding")]
     pub fn visualize(&self) -> Picture {
         match (self.ty(), self.concrete_sharding()) {
             (Err(e), _) => Picture::from_error(&e),
@@ -274,6 +276,7 @@ impl Array {
     /// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("addressable_shards", "to_local"))]
     #[track_caller]
     pub fn shards(&self) -> Result<Vec<Shard>> {
         let location = Location::caller();

@@ -410,7 +410,7 @@ impl Array {
 /// assert_eq!(sorted[1].to_vec::<i32>()?, [2, 3, 1]);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
-#[doc(alias("sort_by_key", "lexsort"))]
+#[doc(alias("sort_by_key", "lexsort", "num_keys"))]
 #[track_caller]
 pub fn sort_by_keys<A: Borrow<Array>>(
     arrays: impl IntoIterator<Item = A>,

@@ -51,7 +51,7 @@ impl Array {
         })
     }
     /// Replaces NaN by a number.
-    fn replace_nan(&self, number: f64, call: CallSite<'_>) -> Array {
+    pub(super) fn replace_nan(&self, number: f64, call: CallSite<'_>) -> Array {
         match self.type_ref() {
             Ok(ty) if ty.dtype.is_inexact() => {
                 self.nan_mask(call).select_at(Term::Number(Scalar::Float(number)), self.term(), call)
@@ -215,6 +215,7 @@ impl Array {
     /// assert_eq!(Array::from([[3.0f32, 4.0], [0.0, 2.0]]).norm(1).to_vec::<f32>()?, [5.0, 2.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "ord")]
     #[track_caller]
     pub fn norm(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
@@ -301,6 +302,19 @@ impl Array {
     }
     /// Implements [`Array::cov`].
     fn cov_at(&self, out: Option<Spec>, call: CallSite<'_>) -> Array {
+        let n = self.type_ref().ok().and_then(|ty| ty.shape.last()).map_or(0.0, |n| *n as f64);
+        self.with_rows(call, |off, last, call| {
+            off.row_products(last, out, call).binary_with(Binary::Div, n - 1.0, call)
+        })
+    }
+    /// Calls `make` with the deviations of each row from its mean, and the last dimension.
+    ///
+    /// The array must be a vector or a matrix.
+    fn with_rows(
+        &self,
+        call: CallSite<'_>,
+        make: impl FnOnce(&Array, usize, CallSite<'_>) -> Array,
+    ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if !(1..=2).contains(&ty.rank()) {
             let message = format!("it takes a matrix, not an array of rank {}", ty.rank());
@@ -315,11 +329,59 @@ impl Array {
         let last = ty.rank() - 1;
         let x = self.to_mean_dtype(call);
         let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(last), call), call);
+        make(&off, last, call).restore_dtype(self, call)
+    }
+    /// Returns the products of all pairs of rows, summed over dimension `last`.
+    fn row_products(&self, last: usize, out: Option<Spec>, call: CallSite<'_>) -> Array {
         let how = Contraction { contracting: vec![(last, last)], batch: Vec::new() };
-        let args = [(&off).into(), (&off.conj_at(call)).into()];
-        let sums = apply1(prims::dot_general(&how, out, None, None), &args, call);
-        let n = ty.shape[last] as f64 - 1.0;
-        sums.binary_with(Binary::Div, n, call).restore_dtype(self, call)
+        let args = [self.into(), (&self.conj_at(call)).into()];
+        apply1(prims::dot_general(&how, out, None, None), &args, call)
+    }
+    /// Computes the correlation coefficients of the rows of a matrix; for a vector it is 1.
+    ///
+    /// Each row is a variable, each column an observation. Rows without variance give NaN.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1.0f64, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 3.0, 0.0]]);
+    /// let r = x.corrcoef();
+    /// assert!(r.slice(ix![0, 1]).allclose(&Array::from(1.0))?);
+    /// assert!(r.slice(ix![0, 2]).allclose(&Array::from(-(3.0f64.sqrt()) / 2.0))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn corrcoef(&self) -> Array {
+        self.corrcoef_at(None, CallSite::here("corrcoef").with_explicit_form("x.corrcoef_to({})"))
+    }
+    /// Computes [`Array::corrcoef`] with the result sharded as `out`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..8).astype(F32).reshape([2, 4]).put(&mesh, p![_, "X"]);
+    /// assert_eq!(type_of(x.corrcoef_to(p!["X"])), "float32[2@X,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn corrcoef_to(&self, out: Spec) -> Array {
+        self.corrcoef_at(Some(out), CallSite::here("corrcoef_to"))
+    }
+    /// Implements [`Array::corrcoef`].
+    fn corrcoef_at(&self, out: Option<Spec>, call: CallSite<'_>) -> Array {
+        self.with_rows(call, |off, last, call| {
+            let squares = off.modulus(call).unary(Unary::Square, call);
+            let norm = squares.sum_at(Dims::keep(last), None, call).unary(Unary::Sqrt, call);
+            let norm = norm.astype_at(off.type_ref().map_or(DType::F32, |ty| ty.dtype), call);
+            let rows = off.binary_with(Binary::Div, norm, call);
+            let products = rows.row_products(last, out, call);
+            // rounding must not leave the range of correlations
+            match products.type_ref() {
+                Ok(ty) if ty.dtype.is_float() => {
+                    products.binary_with(Binary::Min, 1.0, call).binary_with(Binary::Max, -1.0, call)
+                }
+                _ => products,
+            }
+        })
     }
     /// Returns true for elements that are equal to one of `values`.
     ///

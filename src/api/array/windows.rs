@@ -130,12 +130,14 @@ impl ConvOptions {
     /// assert_eq!(y.to_vec::<f32>()?, [0.0 + 2.0 + 4.0, 1.0 + 3.0 + 5.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "rhs_dilation")]
     pub fn dilation(self, dilation: impl Into<Vec<usize>>) -> ConvOptions {
         ConvOptions { dilation: Some(dilation.into()), ..self }
     }
     /// Sets the distance between the array's elements before windows are applied.
     ///
     /// [`Array::conv_transpose`] uses it for its strides.
+    #[doc(alias = "lhs_dilation")]
     pub fn base_dilation(self, dilation: impl Into<Vec<usize>>) -> ConvOptions {
         ConvOptions { base_dilation: Some(dilation.into()), ..self }
     }
@@ -151,6 +153,7 @@ impl ConvOptions {
     /// assert_eq!(x.conv_with(&w, how).shape()?, [2, 6, 6, 16]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "dimension_numbers")]
     pub fn layout(self, array: &str, filter: &str, result: &str) -> ConvOptions {
         ConvOptions { layout: Some([array.into(), filter.into(), result.into()]), ..self }
     }
@@ -166,10 +169,12 @@ impl ConvOptions {
     /// assert_eq!(y.to_vec::<f32>()?, [3.0, -1.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "feature_group_count")]
     pub fn groups(self, groups: usize) -> ConvOptions {
         ConvOptions { groups, ..self }
     }
     /// Sets the number of batch groups; group k of the output features uses group k of the batch.
+    #[doc(alias = "batch_group_count")]
     pub fn batch_groups(self, batch_groups: usize) -> ConvOptions {
         ConvOptions { batch_groups, ..self }
     }
@@ -361,6 +366,7 @@ impl Array {
     /// assert_eq!(type_of(images.conv_with(&filter, how)), "float32[4,8@X,8@Y,16]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "conv_general_dilated")]
     #[track_caller]
     pub fn conv_with(&self, w: impl Borrow<Array>, options: ConvOptions) -> Array {
         let call = CallSite::here("conv_with").with_explicit_form("x.conv_with(&w, how.out_sharding({}))");
@@ -445,7 +451,7 @@ impl Array {
         }
     }
     /// Implements [`Array::conv`].
-    fn conv_at(&self, w: &Array, options: &ConvOptions, call: CallSite<'_>) -> Array {
+    pub(super) fn conv_at(&self, w: &Array, options: &ConvOptions, call: CallSite<'_>) -> Array {
         let (Ok(ta), Ok(tw)) = (self.type_ref(), w.type_ref()) else {
             return carried_errors([self, w].into_iter()).map_or_else(|| self.clone(), poison);
         };

@@ -30,6 +30,7 @@ use std::sync::Arc;
 /// assert_ne!(x.to_vec::<f32>()?, b.normal([2, 3]).to_vec::<f32>()?);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("PRNGKey", "default_rng"))]
 #[derive(Clone, Debug)]
 pub struct Key(Array);
 

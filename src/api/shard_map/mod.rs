@@ -46,6 +46,7 @@ use std::sync::Arc;
 /// assert_eq!(total.call(&a)?.item::<f32>()?, 496.0);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("local_map", "pmap"))]
 #[track_caller]
 pub fn shard_map<'f, M, F: Func<M, Ret: Output> + 'f>(
     mesh: &Mesh,
@@ -126,6 +127,7 @@ impl<I: Tree, O: Tree> ShardMap<'_, I, O> {
     /// assert_collectives!(f.lower(&x)?, Permute("X") x 2);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("check_vma", "check_rep"))]
     pub fn unchecked(self) -> Self {
         self.update_settings(|s| s.checked = false)
     }

@@ -272,6 +272,7 @@ impl Device {
         Ok(full)
     }
     /// Waits until all devices along the axes have called this method.
+    #[doc(alias = "MPI_Barrier")]
     #[track_caller]
     pub fn barrier(&self, axes: impl Into<Axes>) -> Result<()> {
         let location = Location::caller();
@@ -283,6 +284,7 @@ impl Device {
         self.gather_all(&at, 0, &call, Arc::new(Vec::<bool>::new())).map(|_| ())
     }
     /// Returns the sum of a scalar over the devices along the axes.
+    #[doc(alias("Allreduce", "MPI_Allreduce"))]
     #[track_caller]
     pub fn psum_scalar<T: Element>(&self, x: T, axes: impl Into<Axes>) -> Result<T> {
         let sum =
@@ -291,6 +293,7 @@ impl Device {
     }
     /// Returns the blocks of all devices along the axes, concatenated along dimension `dim`.
     ///
+    #[doc(alias("MPI_Allgather", "Allgather"))]
     #[cfg_attr(doc, doc = picture!("moves-gather"))]
     #[track_caller]
     pub fn all_gather<T: Element, D: Dimension>(
@@ -311,6 +314,7 @@ impl Device {
     }
     /// Sums over the devices along the axes, and returns this device's block along dimension `dim`.
     ///
+    #[doc(alias("MPI_Reduce_scatter_block", "Reduce_scatter_block"))]
     #[cfg_attr(doc, doc = picture!("moves-scatter"))]
     #[track_caller]
     pub fn psum_scatter<T: Element, D: Dimension>(
@@ -341,6 +345,7 @@ impl Device {
     /// The devices are those along the axes. `split_concat` gives both dimensions, such as
     /// `AllToAll::split(0).concat(1)`.
     ///
+    #[doc(alias("MPI_Alltoall", "Alltoall"))]
     #[cfg_attr(doc, doc = picture!("moves-all-to-all"))]
     #[track_caller]
     pub fn all_to_all<T: Element, D: Dimension>(
@@ -389,6 +394,7 @@ impl Device {
     /// Examples: `[(0, 1), (1, 0)]`, `Permutation::shift(1)`, `Permutation::ring(1)`. Returns zeros
     /// on a device that is not a target.
     ///
+    #[doc(alias("Sendrecv", "MPI_Sendrecv"))]
     #[cfg_attr(doc, doc = picture!("moves-permute"))]
     #[track_caller]
     pub fn ppermute<T: Element, D: Dimension>(

@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Collectives and `recv` wait for other devices; `send` never waits. If devices deadlock or call
 /// different collectives, or if one of them fails, all devices get an error that says which device
 /// waits where.
+#[doc(alias("comm", "communicator", "MPI_COMM_WORLD"))]
 pub struct Device {
     mesh: Mesh,
     /// The axes that the code may name.
@@ -160,11 +161,13 @@ impl Device {
         self.device_group(axes.into()).map_err(|fault| self.error(fault, op, location))
     }
     /// Returns the device's index along an axis, or its row-major index along several.
+    #[doc(alias("MPI_Comm_rank", "Comm_rank", "rank"))]
     #[track_caller]
     pub fn axis_index(&self, axes: impl Into<Axes>) -> Result<usize> {
         Ok(self.group_along(axes, "axis_index", Location::caller())?.rank)
     }
     /// Returns the number of devices along one or several axes.
+    #[doc(alias("MPI_Comm_size", "Comm_size"))]
     #[track_caller]
     pub fn axis_size(&self, axes: impl Into<Axes>) -> Result<usize> {
         Ok(self.group_along(axes, "axis_size", Location::caller())?.size)
@@ -203,6 +206,7 @@ impl Device {
         (position < self.mesh.size()).then_some(Peer { position })
     }
     /// Sends an array, a view or a slice to a device, without waiting.
+    #[doc(alias = "MPI_Send")]
     #[track_caller]
     pub fn send<T: Element, D: Dimension>(&self, to: Peer, x: &ArrayRef<T, D>) -> Result<()> {
         let place = Location::caller();
@@ -248,6 +252,7 @@ impl Device {
     }
     /// Receives the next message from a device, waiting for it. It is an error if element type or
     /// rank differ.
+    #[doc(alias = "MPI_Recv")]
     #[track_caller]
     pub fn recv<T: Element, D: Dimension>(&self, from: Peer) -> Result<NdArray<T, D>> {
         let location = Location::caller();

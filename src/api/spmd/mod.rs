@@ -71,6 +71,7 @@ pub struct Spmd<'f, I, O> {
 /// devices that still compute, since threads cannot be killed; after some seconds a line on stderr
 /// says which device failed and which still run. In a program built with `panic = "abort"` a panic
 /// ends the process.
+#[doc(alias("io_callback", "MPI_Init", "MPI_Scatter", "MPI_Gather"))]
 #[track_caller]
 pub fn spmd<'f, M, F: DeviceFn<M, Out: BlockOut> + Sync + 'f>(
     mesh: &Mesh,

@@ -142,6 +142,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         self
     }
     /// Sets the mesh of a program whose arguments are unplaced: they are replicated on it.
+    #[doc(alias("set_mesh", "use_mesh"))]
     pub fn on(mut self, mesh: &Mesh) -> Self {
         self.mesh = Some(mesh.clone());
         self.with_empty_cache()
@@ -150,11 +151,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     ///
     /// An unplaced argument is placed as its spec says. An argument with another sharding is an
     /// error.
+    #[doc(alias = "in_shardings")]
     pub fn in_specs(mut self, specs: impl Specs) -> Self {
         self.in_specs = Some(specs.spec_tree());
         self.with_empty_cache()
     }
     /// Sets the shardings of the results.
+    #[doc(alias = "out_shardings")]
     pub fn out_specs(mut self, specs: impl Specs) -> Self {
         self.out_specs = Some(specs.spec_tree());
         self.with_empty_cache()
@@ -191,6 +194,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// assert!(w.to_vec::<f32>().is_err());
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("donate_argnums", "donate_argnames"))]
     pub fn donate(mut self, args: impl Into<ArgNums>) -> Self {
         self.donate = args.into().0;
         self.with_empty_cache()

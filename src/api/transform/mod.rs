@@ -10,6 +10,7 @@ mod custom;
 mod derivative;
 mod explain;
 mod implicit_reshard;
+mod jacobian;
 mod jit;
 mod movement;
 mod stablehlo;
@@ -18,13 +19,15 @@ mod vmap;
 
 pub use associative::{associative_scan, associative_scan_reverse};
 pub use control::{
-    ScanOptions, cond, debug_print_values, fori_loop, map, scan, scan_with, switch, while_loop,
+    MapOptions, ScanOptions, cond, debug_print_values, fori_loop, map, map_with, scan, scan_with, switch,
+    while_loop,
 };
 pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use custom::{CustomOp, KernelResult, custom_op};
 pub use derivative::{Pullback, checkpoint, checkpoint_with, grad, jvp, value_and_grad, vjp};
 pub use explain::{Explanation, Suggestion};
 pub use implicit_reshard::ImplicitReshard;
+pub use jacobian::{hessian, jacfwd, jacrev};
 pub use jit::{ArgNums, Jit, WrapperMarker, jit};
 pub(crate) use jit::{OutputTree, boxed_body, check_errors};
 pub use stablehlo::{Port, StableHlo};

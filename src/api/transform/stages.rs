@@ -147,6 +147,7 @@ impl<I, O> Traced<I, O> {
         self
     }
     /// Returns the program, typed over global arrays.
+    #[doc(alias("make_jaxpr", "jaxpr"))]
     pub fn program(&self) -> &Program {
         &self.program
     }

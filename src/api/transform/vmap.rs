@@ -107,10 +107,12 @@ impl VmapOptions {
     /// let options = atmesh::VmapOptions::default().in_dims([Some(1), None]).out_dims(-1);
     /// assert_eq!(options.out_dims, (-1).into());
     /// ```
+    #[doc(alias = "in_axes")]
     pub fn in_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
         VmapOptions { in_dims: dims.into(), ..self }
     }
     /// Sets the dimensions of the results that run over the examples.
+    #[doc(alias = "out_axes")]
     pub fn out_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
         VmapOptions { out_dims: dims.into(), ..self }
     }
@@ -136,7 +138,8 @@ pub fn vmap_with<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R, options
     vmap_at(&options, &args.into_tree(), &|x| f(x).into_result(), CallSite::here("vmap"))
 }
 
-fn vmap_at<A: Tree, R: Tree>(
+/// Implements [`vmap_with`].
+pub(super) fn vmap_at<A: Tree, R: Tree>(
     options: &VmapOptions,
     args: &A,
     f: &dyn Fn(A) -> Result<R>,

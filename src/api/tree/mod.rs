@@ -47,6 +47,7 @@ use std::hash::Hash;
 /// A nested structure of arrays. Cloning a tree clones array handles, not data.
 ///
 /// `#[derive(Tree)]` implements it for structs.
+#[doc(alias("register_dataclass", "register_pytree_node", "pytree"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of arrays",
     label = "not a tree of arrays",

@@ -54,6 +54,7 @@ pub fn map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Array) ->
 }
 
 /// Returns all arrays of the tree, in order.
+#[doc(alias("tree_leaves", "tree_flatten"))]
 pub fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
     collect(tree)
 }

@@ -46,6 +46,7 @@ impl Spec {
         Spec::from_dims(vec![Axes::none(); rank])
     }
     /// Returns this spec with `axes` as its unreduced axes.
+    #[doc(alias = "Partial")]
     pub fn unreduced(self, axes: impl Into<Axes>) -> Spec {
         intern(SpecData { unreduced: axes.into(), ..self.0.clone() })
     }

@@ -20,6 +20,7 @@ impl Shape {
         Shape::default()
     }
     /// Returns the number of dimensions.
+    #[doc(alias = "ndim")]
     pub fn rank(&self) -> usize {
         self.0.len()
     }

@@ -58,6 +58,7 @@ enum DeviceChoice<'a> {
 impl Mesh {
     /// Creates a mesh over the first devices of the process, with explicit axes.
     /// Devices are created on demand.
+    #[doc(alias("init_device_mesh", "mesh_dim_names", "DeviceMesh"))]
     #[track_caller]
     pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
         Mesh::with_types(axes.into_iter().map(|(a, n)| (a, n, AxisType::Explicit)))

@@ -16,6 +16,7 @@ use std::fmt;
 use std::panic::Location;
 
 /// The placement of an array: a mesh, and a spec over its explicit and auto axes.
+#[doc(alias = "NamedSharding")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Sharding {
     /// The mesh.

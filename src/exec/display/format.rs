@@ -4,6 +4,7 @@
 //! than 1000 elements are summarised.
 
 use crate::core::types::{DType, Element, Scalar, with_dtype};
+use crate::exec::runtime::ArrayData;
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::fmt::Write;
@@ -18,16 +19,21 @@ const MAX_FULL_ELEMENTS: usize = 1000;
 const EDGE_ELEMENTS: usize = 3;
 
 /// Formats a row-major array of element type `T`.
-pub(crate) fn array<T: Print>(shape: &[usize], data: &[T]) -> String {
+///
+/// With `precision`, floats are positional and have that number of digits after the point.
+pub(crate) fn array<T: Print>(shape: &[usize], data: &[T], precision: Option<usize>) -> String {
     if shape.is_empty() {
-        return data.first().map_or_else(String::new, |x| x.scalar_text());
+        return data.first().map_or_else(String::new, |x| match precision {
+            None => x.scalar_text(),
+            Some(_) => x.element_text(&T::style(&[*x], precision)).trim().into(),
+        });
     }
     if data.is_empty() {
         return "[]".into();
     }
     let summary = data.len() > MAX_FULL_ELEMENTS;
     let shown: Vec<T> = positions(shape, summary).into_iter().map(|i| data[i]).collect();
-    let style = T::style(&shown);
+    let style = T::style(&shown, precision);
     let mut out = ArrayText { shape, data, style: &style, summary };
     out.text(0, 0, " ", MAX_LINE_COLUMNS)
 }
@@ -104,7 +110,7 @@ pub(crate) trait Print: Element {
     /// The formatting that all printed elements share: widths and numbers of digits.
     type Style;
     /// Returns the formatting that fits these elements.
-    fn style(shown: &[Self]) -> Self::Style;
+    fn style(shown: &[Self], precision: Option<usize>) -> Self::Style;
     /// Formats an element of an array.
     fn element_text(&self, style: &Self::Style) -> String;
     /// Formats a scalar.
@@ -114,7 +120,7 @@ pub(crate) trait Print: Element {
 macro_rules! integers { ($($t:ty)*) => {$(
     impl Print for $t {
         type Style = usize;
-        fn style(shown: &[$t]) -> usize {
+        fn style(shown: &[$t], _: Option<usize>) -> usize {
             shown.iter().map(|x| x.to_string().len()).max().unwrap_or(0)
         }
         fn element_text(&self, width: &usize) -> String {
@@ -129,7 +135,7 @@ integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 impl Print for bool {
     type Style = ();
-    fn style(_: &[bool]) {}
+    fn style(_: &[bool], _: Option<usize>) {}
     fn element_text(&self, _: &()) -> String {
         (if *self { " True" } else { "False" }).into()
     }
@@ -141,8 +147,11 @@ impl Print for bool {
 macro_rules! floats { ($($t:ty: $cutoff:expr, $to:expr, $of:expr, $shortest:expr;)*) => {$(
     impl Print for $t {
         type Style = FloatStyle;
-        fn style(shown: &[$t]) -> FloatStyle {
+        fn style(shown: &[$t], precision: Option<usize>) -> FloatStyle {
             let shown: Vec<FloatDigits> = shown.iter().map(FloatDigits::new).collect();
+            if let Some(digits) = precision {
+                return FloatStyle::fixed(&shown, digits);
+            }
             let (to, of): (fn($t) -> f64, fn(f64) -> $t) = ($to, $of);
             FloatStyle::fitting(&shown, $cutoff, |x| to(of(x)))
         }
@@ -179,9 +188,9 @@ where
     for<'a> FloatDigits: From<&'a P>,
 {
     type Style = [FloatStyle; 2];
-    fn style(shown: &[Complex<P>]) -> [FloatStyle; 2] {
+    fn style(shown: &[Complex<P>], precision: Option<usize>) -> [FloatStyle; 2] {
         let (re, im): (Vec<P>, Vec<P>) = shown.iter().map(|z| (z.re, z.im)).unzip();
-        [P::style(&re), P::style(&im)]
+        [P::style(&re, precision), P::style(&im, precision)]
     }
     fn element_text(&self, [re, im]: &[FloatStyle; 2]) -> String {
         let text = signed(im.show(&FloatDigits::new(&self.im)).trim_start());
@@ -321,9 +330,21 @@ pub(crate) struct FloatStyle {
     digits: usize,
     /// The number of digits of the exponent.
     exponent: usize,
+    /// The number of digits after the point that the user asked for.
+    precision: Option<usize>,
 }
 
 impl FloatStyle {
+    /// Returns the formatting with this number of digits after the point.
+    fn fixed(shown: &[FloatDigits], digits: usize) -> FloatStyle {
+        let width = |x: &FloatDigits| match x.value.is_finite() {
+            true => format!("{:.digits$}", x.value).len(),
+            false => special(x.value).len(),
+        };
+        let widest = shown.iter().map(width).max().unwrap_or(0);
+        let left = widest.saturating_sub(digits + usize::from(digits > 0));
+        FloatStyle { scientific: false, left, right: digits, digits: 0, exponent: 0, precision: Some(digits) }
+    }
     /// Returns the formatting that fits these elements; `round` rounds to the element type.
     /// The notation is scientific if a magnitude is below 1e-4 or at least `cutoff`, or if
     /// magnitudes differ by a factor of more than 1000.
@@ -332,7 +353,8 @@ impl FloatStyle {
         let sizes = || finite().map(|x| x.value.abs()).filter(|x| *x != 0.0);
         let most = sizes().fold(0.0, f64::max);
         let least = sizes().fold(f64::INFINITY, f64::min);
-        let mut style = FloatStyle { scientific: false, left: 0, right: 0, digits: 0, exponent: 0 };
+        let mut style =
+            FloatStyle { scientific: false, left: 0, right: 0, digits: 0, exponent: 0, precision: None };
         style.scientific =
             most > 0.0 && (most >= cutoff || least < round(1e-4) || round(most / least) > 1000.0);
         for x in finite() {
@@ -357,9 +379,12 @@ impl FloatStyle {
     }
     fn show(&self, x: &FloatDigits) -> String {
         let (left, right) = (self.left, self.right);
+        let width = left + right + usize::from(self.precision != Some(0));
         if !x.value.is_finite() {
-            let width = left + right + 1;
             return format!("{:>width$}", special(x.value));
+        }
+        if let Some(digits) = self.precision {
+            return format!("{:>width$.digits$}", x.value);
         }
         if self.scientific {
             // all elements get as many digits as the longest one, so round the value instead of
@@ -382,14 +407,19 @@ impl FloatStyle {
 }
 
 /// Formats an array of any element type, given the data as stored.
-pub(crate) fn array_data(dtype: DType, slab: &crate::exec::runtime::ArrayData) -> String {
+pub(crate) fn array_data(dtype: DType, slab: &ArrayData) -> String {
+    array_data_with(dtype, slab, None)
+}
+
+/// Formats an array of any element type, with this number of digits after the points of floats.
+pub(crate) fn array_data_with(dtype: DType, slab: &ArrayData, precision: Option<usize>) -> String {
     let shape = slab.shape();
     if dtype == DType::Key {
         // a PRNG key is printed as its two words
         let words = slab.elements::<u64>().iter().flat_map(|k| [*k as u32, (*k >> 32) as u32]);
         let words: Vec<u32> = words.collect();
         let shape: Vec<usize> = shape.iter().copied().chain([2]).collect();
-        return array(&shape, &words);
+        return array(&shape, &words, None);
     }
-    with_dtype!(dtype, T => array::<T>(shape, slab.elements()))
+    with_dtype!(dtype, T => array::<T>(shape, slab.elements(), precision))
 }

@@ -67,6 +67,7 @@ pub fn auto_axes_over<A: Args, R: Output>(
 /// assert_eq!(type_of(&y), "float32[8]");
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias = "in_sharding")]
 #[track_caller]
 pub fn explicit_axes<A: Args, R: Output>(args: A, specs: impl Specs, f: impl Fn(A::Owned) -> R) -> R::Tree {
     explicit(None, args.into_tree(), specs, &|x| f(x).into_result(), CallSite::here("explicit_axes"))

@@ -264,8 +264,12 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
 #[doc(alias = "lax.map")]
 #[track_caller]
 pub fn map<X: Args, R: Output>(xs: X, f: impl Fn(X::Owned) -> R) -> R::Tree {
-    let step = |(), x| Ok(((), f(x).into_result()?));
-    scan_at(ScanOptions::default(), (), xs.into_tree(), &step, CallSite::here("map")).1
+    map_at(xs.into_tree(), &|x| f(x).into_result(), CallSite::here("map"))
+}
+
+/// Implements [`map`].
+pub(super) fn map_at<X: Tree, Y: Tree>(xs: X, f: &dyn Fn(X) -> Result<Y>, call: CallSite<'_>) -> Y {
+    scan_at(ScanOptions::default(), (), xs, &|(), x| Ok(((), f(x)?)), call).1
 }
 
 /// The options of [`scan_with`].

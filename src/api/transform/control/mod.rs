@@ -6,6 +6,7 @@
 //! traced at every call, and equal programs are compiled once.
 
 mod axis_modes;
+mod batched_map;
 mod branch;
 mod branch_selector;
 mod loops;
@@ -13,6 +14,7 @@ mod print;
 pub(super) mod unify;
 
 pub use axis_modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
+pub use batched_map::{MapOptions, map_with};
 pub use branch::{cond, switch};
 pub use loops::{ScanOptions, fori_loop, map, scan, scan_with, while_loop};
 pub use print::debug_print_values;

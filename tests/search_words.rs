@@ -1,0 +1,133 @@
+//! The search of the documentation finds functions by the names of JAX, PyTorch and MPI: each name in
+//! the left columns of the book's page on JAX is a function of this crate, or an alias of one.
+
+mod lexer;
+
+use lexer::{Token, TokenKind, library_sources};
+use std::collections::BTreeSet;
+
+/// Names that users search for, in addition to those on the page.
+const WORDS: [&str; 36] = [
+    "make_mesh",
+    "NamedSharding",
+    "PartitionSpec",
+    "PRNGKey",
+    "device_get",
+    "device_put",
+    "flatten",
+    "clip",
+    "power",
+    "swish",
+    "sigmoid",
+    "tree_leaves",
+    "tree_flatten",
+    "where",
+    "concatenate",
+    "unsqueeze",
+    "chunk",
+    "array_split",
+    "mod",
+    "fmod",
+    "expm",
+    "allclose",
+    "view",
+    "len",
+    "as_type",
+    "cast",
+    "Allreduce",
+    "Sendrecv",
+    "comm",
+    "DeviceMesh",
+    "repeat_interleave",
+    "bitcast_convert_type",
+    "geomspace",
+    "divmod",
+    "argwhere",
+    "hstack",
+];
+
+/// Returns the names by which the documentation's search finds an item, in lower case.
+fn searchable() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for file in library_sources(&["src", "derive/src"]) {
+        // in a file whose macros define public functions, every word may be the name of one
+        let has_macro = file.lines.iter().any(|line| line.contains("pub fn $"));
+        let tokens: Vec<&Token> = file.tokens.iter().filter(|t| !t.is_comment()).collect();
+        for (k, token) in tokens.iter().enumerate() {
+            let follows = |words: &[&str]| k > 0 && words.iter().any(|word| tokens[k - 1].is(word));
+            let defines = ["fn", "struct", "enum", "trait", "type", "mod", "!"];
+            if token.kind == TokenKind::Word && (has_macro || follows(&defines)) {
+                names.insert(token.text.to_lowercase());
+            }
+            if token.is("alias") && k > 1 && tokens[k - 2].is("doc") {
+                let attribute = tokens[k..].iter().take_while(|t| !t.is("]"));
+                let strings = attribute.filter(|t| t.kind == TokenKind::Str);
+                names.extend(strings.map(|t| t.text.trim_matches('"').to_lowercase()));
+            }
+        }
+    }
+    names
+}
+
+/// Returns the names in a piece of code of another library: the last part of the path that is called
+/// or meant, those of methods, and those of named arguments.
+fn names_in(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let plain: String = code.split('"').step_by(2).collect();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let path = plain.split(['(', '[', '=', ' ']).next().unwrap_or_default();
+    if path.chars().all(|c| is_name(c) || c == '.') {
+        names.extend(path.rsplit('.').next().map(str::to_string));
+    }
+    let mut rest = plain.as_str();
+    while let Some(at) = rest.find(is_name) {
+        let before = rest[..at].chars().next_back();
+        let end = rest[at..].find(|c| !is_name(c)).map_or(rest.len(), |n| at + n);
+        let (word, after) = (&rest[at..end], rest[end..].chars().next());
+        let called = before == Some('.') && after == Some('(');
+        let argument = after == Some('=') && word.contains('_');
+        if called || argument {
+            names.push(word.to_string());
+        }
+        rest = &rest[end..];
+    }
+    names.retain(|name| name.len() > 1 && name.starts_with(|c: char| c.is_ascii_alphabetic()));
+    names
+}
+
+/// Returns the code in the left column of each row, except of rows that offer nothing.
+fn left_columns(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for row in page.lines().filter(|line| line.starts_with("| ")) {
+        let row = row.replace("\\|", "¦");
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        let offers = columns.get(2).is_some_and(|text| !text.starts_with("nothing"));
+        if offers {
+            found.extend(columns[1].split('`').skip(1).step_by(2).map(str::to_string));
+        }
+    }
+    found
+}
+
+#[test]
+fn names_of_other_libraries_are_found() {
+    let names = searchable();
+    let page = include_str!("../book/src/jax.md");
+    let of_page = left_columns(page).into_iter().flat_map(|code| names_in(&code));
+    let words: BTreeSet<String> = of_page.chain(WORDS.map(str::to_string)).collect();
+    assert!(words.len() > 200, "{} words", words.len());
+    let found = |word: &String| {
+        let word = word.to_lowercase();
+        names.contains(word.strip_prefix("mpi_").unwrap_or(&word)) || names.contains(&word)
+    };
+    let missing: Vec<&String> = words.iter().filter(|word| !found(word)).collect();
+    assert!(missing.is_empty(), "add `#[doc(alias = …)]` for: {missing:?}");
+}
+
+#[test]
+fn names_are_read_from_code() {
+    assert_eq!(names_in("jax.device_put(x, NamedSharding(mesh, P()))"), ["device_put", "device_put"]);
+    assert_eq!(names_in("jit(f, donate_argnums=0)"), ["jit", "donate_argnums"]);
+    assert_eq!(names_in("x.at[ids].add(y)"), ["at", "add"]);
+    assert_eq!(names_in("check_vma=False"), ["check_vma", "check_vma"]);
+}
