@@ -134,7 +134,8 @@ impl Array {
         }
         let sharded =
             [(0, ty, at, " and cannot be repeated by counts"), (1, ct, 0, ", but counts are unsharded")];
-        for (k, of, d, why) in sharded.into_iter().filter(|(_, of, d, _)| !of.spec.dim(*d).is_empty()) {
+        let first = sharded.into_iter().find(|(_, of, d, _)| !of.spec.dim(*d).is_empty());
+        if let Some((k, of, d, why)) = first {
             let fault = errors::sharded_dim(of, d, why);
             return reject(Fault { highlights: Vec::new(), ..fault }.highlight_dim(k, d));
         }

@@ -120,7 +120,7 @@ fn busiest(d: &Draft, src: Slot, list: &[FetchRequest]) -> i64 {
 fn disjoint_parts(d: &Draft, src: Slot, list: &[FetchRequest]) -> Vec<Vec<FetchRequest>> {
     let shape = &d.slots[src].shape;
     let bounds: Vec<Region> = list.iter().map(|n| bounding_box(d, src, shape, n)).collect();
-    for dim in 0..shape.rank() {
+    let along = |dim: usize| {
         let mut order: Vec<usize> = (0..list.len()).collect();
         small_sort::sort_by_key(&mut order, |k| bounds[*k][dim]);
         let mut parts: Vec<(i64, Vec<FetchRequest>)> = Vec::new();
@@ -134,11 +134,9 @@ fn disjoint_parts(d: &Draft, src: Slot, list: &[FetchRequest]) -> Vec<Vec<FetchR
                 _ => parts.push((hi, vec![list[k].clone()])),
             }
         }
-        if parts.len() > 1 {
-            return parts.into_iter().map(|p| p.1).collect();
-        }
-    }
-    Vec::new()
+        (parts.len() > 1).then(|| parts.into_iter().map(|p| p.1).collect())
+    };
+    (0..shape.rank()).find_map(along).unwrap_or_default()
 }
 
 /// Returns a box that contains everything that all devices read of `src` by one access.
