@@ -155,9 +155,9 @@ fn planned(data: usize, fsdp: usize, tensor: usize) -> Result<Plan> {
     let model = model(&mesh);
     let state = State { m: model.clone(), v: model.clone(), model };
     let ids = I32.array_type([BATCH, SEQUENCE]).on(&mesh, p![("data", "fsdp")]);
-    // Eight devices share a switch; the others are reached over the data centre's network.
-    let machine =
-        Machine::h100().link("tensor", Link::NVLINK_4.latency(3e-6)).links(Link::switch(50e9).latency(1e-5));
+    // Eight devices of a node share a switch; the other nodes are reached over the data centre's
+    // network. The links of each axis follow.
+    let machine = Machine::h100().nodes(8, Link::NVLINK_4.latency(3e-6), Link::switch(50e9).latency(1e-5));
     jit(step).donate([0]).lower((state, ids.clone(), ids))?.plan(&machine)
 }
 

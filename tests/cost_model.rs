@@ -123,7 +123,7 @@ fn two_machines_have_two_programs() -> Result<()> {
         assert_eq!(type_of(y), type_of(&by_rows.1), "the type is no matter of the machine");
     }
     // A machine with equal rates counts as the same machine, whatever its name.
-    let other = Machine::new("other").flops(F32, 128e9).elementwise(1e9).links(Link::ring(2e9));
+    let other = Machine::new("other").flops(F32, 128e9).elementwise(1e9).links(Link::switch(2e9));
     assert_eq!(text(&other)?.2, 0);
     // An option that is set after a call takes effect from then on.
     let f = jit(product).cost_model(&threads(), F32);
@@ -132,6 +132,31 @@ fn two_machines_have_two_programs() -> Result<()> {
     assert_eq!(f.call((&x, &w))?.to_vec::<f32>()?, gathered.1.to_vec::<f32>()?);
     assert_eq!(f.lower((&x, &w))?.to_string(), gathered.0);
     Ok(())
+}
+
+/// On a ring, an exchange of a byte costs more than a gather of one.
+#[test]
+fn plans_and_programs_have_the_same_prices() -> Result<()> {
+    let mesh = Mesh::auto([("X", 64)])?;
+    let types = || {
+        (
+            F32.array_type([64 * 8, 64]).on(&mesh, p!["X", _]),
+            F32.array_type([64 * 8, 64]).on(&mesh, p![_, "X"]),
+        )
+    };
+    let sum = |x: &Array, y: &Array| x + y;
+    for (machine, other) in [(ring(), switch()), (switch(), ring())] {
+        let on = |m: &Machine| jit(sum).cost_model(m, F32).lower(types());
+        let [own, others] = [on(&machine)?.plan(&machine)?, on(&other)?.plan(&machine)?].map(|p| p.seconds());
+        assert!(own <= others, "on {}: {own:e}, and {others:e}", machine.name());
+    }
+    Ok(())
+}
+fn ring() -> Machine {
+    Machine::new("ring").flops(F32, 1e15).links(Link::ring(1e9))
+}
+fn switch() -> Machine {
+    Machine::new("switch").flops(F32, 1e15).links(Link::switch(1e9))
 }
 
 #[test]

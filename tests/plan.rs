@@ -164,10 +164,131 @@ fn a_neighbours_block_is_one_message() -> Result<()> {
 }
 
 #[test]
-fn the_slowest_link_of_two_axes_decides() -> Result<()> {
+fn of_two_axes_the_slower_carries_what_the_faster_leaves() -> Result<()> {
     let m = machine().elementwise(f64::INFINITY).memory(1e9, f64::INFINITY);
-    let plan = moved(&m, p![("X", "Y"), _], |x| x.reshard(p![]))?;
-    same(plan.seconds(), 3.0 * 2e-6 + 3.0 * 3e-6 + VALUE * 31.0 / 32.0 / 1.7e9);
+    let (block, both) = (VALUE / 32.0, |x: &Array| x.reshard(p![]));
+    let plan = moved(&m, p![("X", "Y"), _], both)?;
+    let waits = 3.0 * 2e-6 + 3.0 * 3e-6;
+    // 3 of the 31 other blocks come over Y, the slower one
+    same(plan.seconds(), waits + f64::max(28.0 * block / 1.3e10, 3.0 * block / 1.7e9));
+    let m = m.link("Y", Link::ring(1e9).latency(3e-6));
+    same(moved(&m, p![("X", "Y"), _], both)?.seconds(), waits + 3.0 * block / 1e9);
+    // the same switch for both axes carries all
+    same(moved(&links(), p![("X", "Y"), _], both)?.seconds(), 5.0 * 2e-6 + 31.0 * block / 1.3e10);
+    Ok(())
+}
+
+/// The links of an axis follow from its place: in nodes of four, X (8 × 4 apart) is between nodes,
+/// and Y (4, adjacent) inside one.
+#[test]
+fn nodes_give_each_axis_its_link() -> Result<()> {
+    let m = Machine::new("links").nodes(4, Link::switch(8e9), Link::switch(1e9).latency(1e-6));
+    let whole = |x: &Array| x.reshard(p![]);
+    same(moved(&m, p!["Y", _], whole)?.seconds(), VALUE * 3.0 / 4.0 / 8e9);
+    same(moved(&m, p!["X", _], whole)?.seconds(), 3e-6 + VALUE * 7.0 / 8.0 / 1e9);
+    let block = VALUE / 32.0;
+    same(
+        moved(&m, p![("X", "Y"), _], whole)?.seconds(),
+        3e-6 + f64::max(24.0 * block / 8e9, 7.0 * block / 1e9),
+    );
+    // an exchange sends 28 of 32 parts of each block to other nodes
+    let turn = |x: &Array| x.reshard(p![_, ("X", "Y")]);
+    same(moved(&m, p![("X", "Y"), _], turn)?.seconds(), 3e-6 + block * 28.0 / 32.0 / 1e9);
+    // one adapter for four devices
+    let one = m.clone().adapters(1);
+    same(moved(&one, p![("X", "Y"), _], whole)?.seconds(), 3e-6 + 7.0 * block / (1e9 / 4.0));
+    // nodes of eight hold pairs of X's neighbours
+    let m = Machine::new("links").nodes(8, Link::switch(8e9), Link::switch(1e9));
+    let block = VALUE / 8.0;
+    same(moved(&m, p!["X", _], whole)?.seconds(), f64::max(4.0 * block / 8e9, 3.0 * block / 1e9));
+    // a link that is given for an axis counts, whatever the nodes
+    let m = m.link("X", Link::switch(2e9));
+    same(moved(&m, p!["X", _], whole)?.seconds(), 7.0 * block / 2e9);
+    Ok(())
+}
+
+#[test]
+fn a_torus_gives_each_axis_its_rings() -> Result<()> {
+    let whole = |x: &Array| x.reshard(p![]);
+    let turn = |x: &Array| x.reshard(p![_, "X"]);
+    let block = VALUE / 8.0;
+    let torus = |sizes: &[usize]| Machine::new("links").links(Link::ring(1e9)).torus(sizes);
+    // X is a dimension, or two at once
+    same(moved(&torus(&[8, 4]), p!["X", _], whole)?.seconds(), 7.0 * block / 1e9);
+    same(moved(&torus(&[4, 2, 4]), p!["X", _], whole)?.seconds(), 7.0 * block / 2e9);
+    // half of a dimension has no link from its last device to its first
+    same(moved(&torus(&[16, 4]), p!["X", _], whole)?.seconds(), 7.0 * block / 0.5e9);
+    // every fourth device of a dimension shares its links with three other groups
+    same(moved(&torus(&[32]), p!["X", _], whole)?.seconds(), 7.0 * block / 0.25e9);
+    // an exchange takes a quarter of each ring, or one hop
+    let part = VALUE / 64.0;
+    same(moved(&torus(&[8, 4]), p!["X", _], turn)?.seconds(), 2.0 * 7.0 * part / 1e9);
+    same(moved(&torus(&[4, 2, 4]), p!["X", _], turn)?.seconds(), 7.0 * part / 1e9);
+    // a message to a neighbour uses one dimension
+    let next = |x: &Array| x.roll(512, 0);
+    same(moved(&torus(&[4, 2, 4]), p!["X", _], next)?.seconds(), block / 1e9);
+    Ok(())
+}
+
+/// Weights of the next layer are gathered next to this one, unless the machine does not prefetch.
+#[test]
+fn a_loop_fetches_the_next_weights_ahead() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let layers = |x: &Array, ws: &Array| scan(x, ws, |x, w: Array| (x.dot(w.reshard(p![])), ())).0;
+    let lowered = |rows: usize, n: usize| {
+        let x = F32.array_type([8 * rows, 1024]).on(&mesh, p!["X"]);
+        jit(layers).lower((x, F32.array_type([n, 1024, 1024]).on(&mesh, p![_, "X"])))
+    };
+    let m = Machine::new("test").flops(F32, 1e12).links(Link::switch(1e9));
+    let gather = 4.0 * 1024.0 * 1024.0 * 7.0 / 8.0 / 1e9;
+    for n in [1, 2, 3, 4, 5, 40] {
+        for rows in [4096, 256] {
+            let lowered = lowered(rows, n)?;
+            let product = 2.0 * rows as f64 * 1024.0 * 1024.0 / 1e12;
+            let plan = lowered.plan(&m)?;
+            let n = n as f64;
+            // the first gather and the last product overlap with nothing
+            same(plan.seconds(), gather + product + (n - 1.0) * f64::max(gather, product));
+            same(plan.exposed_seconds(), gather + (n - 1.0) * (gather - product).max(0.0));
+            for blocking in [m.clone().prefetches(false), m.clone().overlaps(false)] {
+                same(lowered.plan(&blocking)?.seconds(), n * (gather + product));
+            }
+            follow(&plan)?;
+        }
+    }
+    Ok(())
+}
+
+/// A message that is ready does not wait for one before it in the program that is not.
+#[test]
+fn messages_start_when_they_are_ready() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let f = |x: &Array, v: &Array, w: &Array| {
+        // the sum waits for a product, and the gather of `w` for nothing
+        let sum = x.dot(v.reshard(p![])).sum_to(0, p![]);
+        (sum, x.dot(w.reshard(p![])))
+    };
+    let w = F32.array_type([1024, 1024]).on(&mesh, p!["X"]);
+    let x = F32.array_type([8 * 4096, 1024]).on(&mesh, p!["X"]);
+    let plan = jit(f)
+        .lower((x, w.clone(), w))?
+        .plan(&Machine::new("test").flops(F32, 1e12).links(Link::switch(1e9)))?;
+    let (product, gather) = (2.0 * 4096.0 * 1024.0 * 1024.0 / 1e12, 4.0 * 1024.0 * 1024.0 * 7.0 / 8.0 / 1e9);
+    same(plan.seconds(), gather + 2.0 * product);
+    Ok(())
+}
+
+#[test]
+fn a_part_of_the_memory_is_in_reserve() -> Result<()> {
+    let fits = |m: Machine| -> Result<Option<bool>> {
+        let x = F32.array_type([1000]).on(&mesh()?, p![]);
+        Ok(jit(|x: &Array| x * 2.0).lower(x)?.plan(&m)?.fits())
+    };
+    let m = Machine::new("test").elementwise(1e9);
+    assert_eq!(fits(m.clone().memory(8500.0, 1e9))?, Some(false));
+    assert_eq!(fits(m.clone().memory(8500.0, 1e9).memory_reserve(0.05))?, Some(true));
+    assert_eq!(fits(m.clone().memory(9000.0, 1e9))?, Some(true));
+    assert_eq!(fits(m)?, None);
     Ok(())
 }
 
@@ -328,6 +449,15 @@ fn a_machine_that_is_none_is_rejected() -> Result<()> {
         (machine().links(Link::ring(1.0).latency(-1.0)), "latency of the link along other axes"),
         (machine().launch_overhead(f64::INFINITY), "launch overhead of a kernel"),
         (Machine::new("none"), "no link along mesh axis \"X\""),
+        (machine().nodes(0, Link::NVLINK_4, Link::switch(1e9)), "number of devices of a node"),
+        (machine().nodes(8, Link::switch(0.0), Link::switch(1e9)), "bandwidth of the link inside nodes"),
+        (machine().nodes(8, Link::NVLINK_4, Link::switch(1e9)).adapters(0), "number of adapters"),
+        (
+            Machine::tpu_v5e().torus([4, 4]),
+            "the torus of machine \"TPU v5e\" has 16 devices, and the mesh 32",
+        ),
+        (Machine::tpu_v5e().torus([4, 0]), "size of a dimension of the torus"),
+        (machine().memory_reserve(1.5), "share of memory in reserve"),
     ] {
         let error = plan(&bad).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("tests/plan.rs"), "{error}");

@@ -112,8 +112,8 @@ fn how_long() -> Result<()> {
     let down = BF16.array_type([f, d]).on(&mesh, p!["model", _]);
     let step = jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
     let machine = Machine::h100() // the rates of its data sheet
-        .link("model", Link::NVLINK_4) // eight of them share a switch
-        .link("data", Link::switch(50e9).latency(1e-5)); // the others are reached over the network
+        // nodes of eight share a switch, and other nodes are reached over the network
+        .nodes(8, Link::NVLINK_4, Link::switch(50e9).latency(1e-5));
     let plan = step.lower((x, up, down))?.plan(&machine)?;
     println!("{plan}");
 

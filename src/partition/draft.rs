@@ -9,7 +9,7 @@ use crate::ir::program::loop_nest::{
 };
 use crate::partition::collective::{CollectiveKind, Collectives};
 use crate::partition::cost::cache::CostCache;
-use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::cost::compute::TransferPrices;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::layout::Layout;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin, StoredValue};
@@ -40,7 +40,7 @@ pub(super) struct Draft {
     /// The trip count: iterations per evaluation of the loop-invariant inputs.
     pub(super) trip_count: u64,
     /// The cost of a byte, in elements computed.
-    pub(super) per_byte: ElementsPerByte,
+    pub(super) per_byte: TransferPrices,
     /// A cache of the costs of fetches.
     pub(super) costs: CostCache,
 }
@@ -90,17 +90,18 @@ impl DraftStep {
 }
 
 impl Draft {
-    pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: ElementsPerByte) -> Draft {
+    pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: TransferPrices) -> Draft {
         Draft { devices, mesh, per_byte, ..Draft::default() }
     }
     /// Returns an empty draft for the same devices, with the same cost of a byte.
     pub(super) fn empty_like(&self) -> Draft {
-        Draft::new(self.devices, self.mesh.clone(), self.per_byte)
+        Draft::new(self.devices, self.mesh.clone(), self.per_byte.clone())
     }
     /// Clones the draft without its cache of costs.
     pub(super) fn clone_uncached(&self) -> Draft {
         Draft {
             mesh: self.mesh.clone(),
+            per_byte: self.per_byte.clone(),
             slots: self.slots.clone(),
             steps: self.steps.clone(),
             ins: self.ins.clone(),
@@ -137,6 +138,13 @@ impl Draft {
     /// Returns how many elements all devices receive if these consumers fetch the value.
     pub(super) fn elements_moved(&self, slot: Slot, readers: &[Consumer]) -> i64 {
         self.costs.total(&self.fetch_by(slot, readers)).0
+    }
+    /// Returns the bytes that all devices receive if these consumers fetch the value, each by its
+    /// price relative to the slowest mesh axis.
+    pub(super) fn weighted_bytes(&self, slot: Slot, readers: &[Consumer]) -> f64 {
+        let stored = &self.slots[slot];
+        let weight = self.per_byte.fetch_weight(slot, stored, readers);
+        self.elements_moved(slot, readers) as f64 * stored.dtype.size() as f64 * weight
     }
     /// Returns true if the consumer needs elements that its device may not hold.
     pub(super) fn needs_fetch(&self, slot: Slot, reader: Consumer) -> bool {

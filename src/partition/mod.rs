@@ -22,7 +22,8 @@
 //! `print`), `collective` (the record of each collective), `fused` (which steps form one kernel),
 //! `memory` (peak memory per device), `transfers` (the blocks that a device receives, and from
 //! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
-//! propagation, which runs before lowering) and `plan` (the performance model).
+//! propagation, which runs before lowering) and `plan` (the performance model). Both
+//! partitioner and model price collectives by `machine`.
 //!
 //! # Example: one `dot`, pass by pass
 //!
@@ -91,6 +92,7 @@ mod draft;
 pub(crate) mod fused;
 mod layout;
 mod lower;
+pub(crate) mod machine;
 mod memory;
 mod print;
 mod program;
@@ -102,7 +104,7 @@ pub use crate::partition::collective::{Collective, CollectiveKind, Collectives};
 pub(crate) use crate::partition::report::table::PHASE_COLUMN;
 #[doc(hidden)]
 pub use assign::Partitioned;
-pub(crate) use cost::compute::ElementsPerByte;
+pub(crate) use cost::compute::TransferPrices;
 pub use layout::{DimLayout, Layout};
 #[doc(hidden)]
 pub use lower::partition;

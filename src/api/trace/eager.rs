@@ -16,7 +16,7 @@ use crate::exec::engine;
 use crate::exec::engine::EngineKind;
 use crate::exec::runtime::{ArrayData, on_device_thread};
 use crate::ir::program::{Builder, CallSite, Literal, Placement, Prim, Primitive, Priority, Program, Value};
-use crate::partition::ElementsPerByte;
+use crate::partition::TransferPrices;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -181,7 +181,7 @@ fn with_literal_inputs(
         let out = b_at.emit_for(prim.clone(), &values, call)?;
         let ready = pipeline::compile_eager(&b.finish(&out), key.engine)?;
         let recorded = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
-        let same = ready.results == pipeline::lower(&recorded, ElementsPerByte::default())?.results;
+        let same = ready.results == pipeline::lower(&recorded, TransferPrices::default())?.results;
         Ok(same.then(|| Arc::new(ready)))
     };
     let ready = known.generic_program.get_or_init(|| compile().unwrap_or_default()).clone()?;

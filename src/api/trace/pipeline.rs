@@ -12,7 +12,7 @@ use crate::ir::program::dce::dce;
 use crate::ir::program::{Placement, Program, verify};
 use crate::partition::plan::Timeline;
 use crate::partition::propagate;
-use crate::partition::{self, ElementsPerByte, Partitioned};
+use crate::partition::{self, Partitioned, TransferPrices};
 use std::sync::{Arc, LazyLock};
 
 /// A program in which every value is placed, with the per-device program derived from it.
@@ -33,7 +33,7 @@ pub(crate) struct CompiledProgram {
 }
 
 /// Places every value and derives the per-device program; `per_byte` is the cost of moving a byte.
-pub(crate) fn lower(program: &Program, per_byte: ElementsPerByte) -> Result<LoweredProgram> {
+pub(crate) fn lower(program: &Program, per_byte: TransferPrices) -> Result<LoweredProgram> {
     in_span!("lower");
     let placed = place(program, &[])?;
     let results = placed.outputs.iter().map(|out| Arc::new(placed_result_type(&placed, out))).collect();
@@ -72,7 +72,7 @@ fn compile(
     program: &Program,
     donated: &[bool],
     engine: EngineKind,
-    per_byte: ElementsPerByte,
+    per_byte: TransferPrices,
 ) -> Result<CompiledProgram> {
     let staged = lower(program, per_byte)?;
     #[cfg(feature = "xla")]
@@ -86,7 +86,7 @@ fn compile(
 /// Compiles operations outside of `jit`. Operations that XLA does not support run on the lockstep
 /// engine.
 pub(crate) fn compile_eager(program: &Program, engine: EngineKind) -> Result<CompiledProgram> {
-    let compiled = |engine| compile(program, &[], engine, ElementsPerByte::default());
+    let compiled = |engine| compile(program, &[], engine, TransferPrices::default());
     match compiled(engine) {
         Err(e) if engine == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
             compiled(EngineKind::Lockstep)
@@ -118,14 +118,14 @@ pub(crate) fn compile_cached(
     program: Arc<Program>,
     donated: &[bool],
     engine: EngineKind,
-    per_byte: ElementsPerByte,
+    per_byte: TransferPrices,
 ) -> Result<Arc<CompiledProgram>> {
     get_or_compile(program, donated, (engine, per_byte), false)
 }
 
 /// Compiles operations outside of `jit`, with the cache of [`compile_cached`].
 pub(crate) fn compile_eager_cached(program: Program, engine: EngineKind) -> Result<Arc<CompiledProgram>> {
-    get_or_compile(Arc::new(program), &[], (engine, ElementsPerByte::default()), engine == EngineKind::Xla)
+    get_or_compile(Arc::new(program), &[], (engine, TransferPrices::default()), engine == EngineKind::Xla)
 }
 
 /// Looks the program up in the cache, or compiles it.
@@ -133,15 +133,15 @@ pub(crate) fn compile_eager_cached(program: Program, engine: EngineKind) -> Resu
 fn get_or_compile(
     program: Arc<Program>,
     donated: &[bool],
-    (engine, per_byte): (EngineKind, ElementsPerByte),
+    (engine, per_byte): (EngineKind, TransferPrices),
     at_once: bool,
 ) -> Result<Arc<CompiledProgram>> {
-    type ProgramKey = (EngineKind, ElementsPerByte, bool, Box<[bool]>, Arc<Program>);
+    type ProgramKey = (EngineKind, TransferPrices, bool, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<ProgramKey, Arc<CompiledProgram>>> =
         LazyLock::new(|| Cache::new(MAX_CACHED_EQUATIONS));
     // the key has the flags of the inputs up to the last donated one
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
-    let key = (engine, per_byte, at_once, donated[..given].into(), program);
+    let key = (engine, per_byte.clone(), at_once, donated[..given].into(), program);
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }

@@ -14,7 +14,7 @@ use crate::core::sharding::{Sharding, for_result};
 use crate::core::types::DType;
 use crate::exec::engine::EngineKind;
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
-use crate::partition::ElementsPerByte;
+use crate::partition::TransferPrices;
 use crate::partition::plan::Machine;
 use std::cell::RefCell;
 use std::fmt;
@@ -226,9 +226,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// `dtype` is the element type of the matrix products that matter for its speed.
     ///
     /// The partitioner can move a value to other devices, or compute it on several devices instead;
-    /// it takes the cheaper option. A byte costs as much as the multiply-adds that the machine
-    /// [executes in the same time](Machine::macs_per_byte). The default is 32, which suits devices
-    /// that are threads of one processor; accelerators have 1000 and more.
+    /// it takes the cheaper option. A byte along the slowest mesh axis costs as much as the
+    /// multiply-adds that the machine [executes in the same time](Machine::macs_per_byte). Bytes of
+    /// other collectives cost more or less, by the same prices as in [`plan`](crate::plan): they
+    /// cost less inside a node than between nodes, and on a ring, an exchange costs more than a
+    /// gather of as many bytes. Where all devices share a switch, all bytes cost the same. The
+    /// default is 32, which suits devices that are threads of one processor; accelerators have 1000
+    /// and more.
     ///
     /// Types and shardings of arguments and results do not change. Floats may round differently, as
     /// under another sharding, because sums are split differently; on one machine the bits are
@@ -478,12 +482,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         Ok(traced.with_implicit_reshard(self.implicit).with_per_byte(per_byte))
     }
     /// Returns the cost of a byte for a program.
-    fn per_byte(&self, program: &Program) -> Result<ElementsPerByte> {
+    fn per_byte(&self, program: &Program) -> Result<TransferPrices> {
         match (&self.machine, &program.mesh) {
             (Some((machine, dtype)), Some(mesh)) => {
-                Ok(ElementsPerByte::new(machine.macs_per_byte(*dtype, mesh)?))
+                let elements = machine.macs_per_byte(*dtype, mesh)?;
+                Ok(TransferPrices::over(elements, machine.mesh_links(mesh)?))
             }
-            _ => Ok(ElementsPerByte::default()),
+            _ => Ok(TransferPrices::default()),
         }
     }
 

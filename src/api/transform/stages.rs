@@ -16,7 +16,7 @@ use crate::exec::engine::{EngineKind, Failure};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{CallSite, Program};
 use crate::partition::plan::{Machine, Plan, Timeline};
-use crate::partition::{Collectives, ElementsPerByte, Memory, MemoryClass, Partitioned, SpmdProgram};
+use crate::partition::{Collectives, Memory, MemoryClass, Partitioned, SpmdProgram, TransferPrices};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -59,7 +59,7 @@ struct Signature<I, O> {
     engine: EngineKind,
     implicit_reshard: ImplicitReshard,
     /// The cost of moving a byte, relative to computation.
-    per_byte: ElementsPerByte,
+    per_byte: TransferPrices,
 }
 
 /// Returns the tree with its data removed: types only, to compare with and to rebuild results from.
@@ -131,7 +131,7 @@ impl<I, O> Traced<I, O> {
         let RecordedProgram { program, captures } = recorded;
         donated.resize(leaves.len() + captures.len(), false);
         let program = Arc::new(program);
-        let (implicit, per_byte) = (ImplicitReshard::Allow, ElementsPerByte::default());
+        let (implicit, per_byte) = (ImplicitReshard::Allow, TransferPrices::default());
         let signature =
             Signature { args, leaves, donated, captures, out, engine, implicit_reshard: implicit, per_byte };
         Traced { program, signature }
@@ -142,7 +142,7 @@ impl<I, O> Traced<I, O> {
         self
     }
     /// Sets the cost of communicating a byte, relative to computation.
-    pub(super) fn with_per_byte(mut self, per_byte: ElementsPerByte) -> Traced<I, O> {
+    pub(super) fn with_per_byte(mut self, per_byte: TransferPrices) -> Traced<I, O> {
         self.signature.per_byte = per_byte;
         self
     }
@@ -155,16 +155,16 @@ impl<I, O> Traced<I, O> {
     pub(super) fn into_compiled(self, location: SourceLocation) -> Result<Arc<CompiledFunction<I, O>>> {
         let Traced { program, signature } = self;
         if signature.implicit_reshard != ImplicitReshard::Allow {
-            let staged = pipeline::lower(&program, signature.per_byte)?;
+            let staged = pipeline::lower(&program, signature.per_byte.clone())?;
             signature.implicit_reshard.check(&staged.partitioned.collectives)?;
         }
         let Signature { donated, engine, per_byte, .. } = &signature;
-        let ready = pipeline::compile_cached(program.clone(), donated, *engine, *per_byte)?;
+        let ready = pipeline::compile_cached(program.clone(), donated, *engine, per_byte.clone())?;
         Ok(Arc::new(CompiledFunction::new(program, signature, ready, location)?))
     }
     /// Places every value and derives the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
-        let mut staged = pipeline::lower(&self.program, self.signature.per_byte)?;
+        let mut staged = pipeline::lower(&self.program, self.signature.per_byte.clone())?;
         if self.signature.donated.contains(&true) {
             let localised = &mut staged.partitioned;
             let all = std::mem::take(&mut localised.collectives);
@@ -380,7 +380,7 @@ impl<I: Tree, O: Tree> CompiledFunction<I, O> {
             out: types_only(out),
             engine: *engine,
             implicit_reshard: *implicit,
-            per_byte: *per_byte,
+            per_byte: per_byte.clone(),
         };
         Traced { program: self.program.clone(), signature }
     }

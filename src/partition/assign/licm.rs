@@ -43,11 +43,11 @@ pub(super) fn find_invariants(d: &Draft, n: usize) -> Option<Invariants> {
             for read in 0..loop_nest.accesses.len() {
                 let sources = loop_nest.accesses[read].sources();
                 let prices = || {
-                    sources.iter().map(|s| {
-                        (s, d.elements_moved(*s, &[Consumer { nest: loop_nest, access: read, layout }]))
-                    })
+                    sources
+                        .iter()
+                        .map(|s| d.weighted_bytes(*s, &[Consumer { nest: loop_nest, access: read, layout }]))
                 };
-                let bytes: f64 = prices().map(|(s, c)| c as f64 * d.slots[*s].dtype.size() as f64).sum();
+                let bytes: f64 = prices().sum();
                 communicates |= bytes > 0.0;
                 let is_full = |s: &Slot| *s < n && same[*s] && d.slots[*s].layout.partial.is_none();
                 if !fixed

@@ -9,7 +9,7 @@
 //! The unit of cost is one computed element. The cost is the number of elements that the busiest
 //! device computes times the number of devices, plus, for each received byte, the number of
 //! elements that the machine could compute in the time in which it receives a byte
-//! ([`ElementsPerByte`]).
+//! ([`TransferPrices`]).
 
 use super::candidates::{combined_layout, loop_layout, operand_splits};
 use super::reduction::{elements_moved, reduction_plan};
@@ -222,7 +222,7 @@ impl<'a> Iteration<'a> {
         let (mut bytes, mut work) = (0.0, 0.0);
         for (src, needs) in self.requests.iter().enumerate().filter(|(_, needs)| !needs.is_empty()) {
             let readers: Vec<Consumer> = needs.iter().filter_map(|n| self.reader(n.example)).collect();
-            bytes += self.bytes_of(src, self.d.elements_moved(src, &readers));
+            bytes += self.once_per_loop(src, self.d.weighted_bytes(src, &readers));
         }
         for (k, s) in self.nests().filter(|(k, s)| self.has_layout(*k, s)) {
             let Candidate::Free(open) = &self.candidates[k] else { continue };
@@ -299,10 +299,10 @@ impl<'a> Iteration<'a> {
         key
     }
 
-    /// Returns the number of bytes in `elements` of a value.
+    /// Returns the bytes of each iteration, of the bytes that are fetched of a value.
     /// Loop-invariant values are fetched once, before the loop.
-    fn bytes_of(&self, src: Slot, elements: i64) -> f64 {
-        let bytes = elements.max(0) as f64 * self.d.slots[src].dtype.size() as f64;
+    fn once_per_loop(&self, src: Slot, bytes: f64) -> f64 {
+        let bytes = bytes.max(0.0);
         if self.d.loop_invariant.contains(&src) { bytes / self.d.trip_count.max(1) as f64 } else { bytes }
     }
     /// Returns the bytes that step `k` fetches in addition to other steps' fetches.
@@ -324,8 +324,8 @@ impl<'a> Iteration<'a> {
             if all.len() == others.len() {
                 continue;
             }
-            let before = if others.is_empty() { 0 } else { self.d.elements_moved(src, &others) };
-            let more = self.bytes_of(src, self.d.elements_moved(src, &all) - before);
+            let before = if others.is_empty() { 0.0 } else { self.d.weighted_bytes(src, &others) };
+            let more = self.once_per_loop(src, self.d.weighted_bytes(src, &all) - before);
             if more > 0.0 {
                 bytes.push(more + STEP_COST_BYTES);
             }
@@ -374,12 +374,10 @@ impl<'a> Iteration<'a> {
             let copy = draft::copy_nest(0, s.dtype, &s.extents);
             let made =
                 StoredValue { layout: Layout { dims: there.clone(), partial: None }, ..stored.clone() };
-            let back =
-                elements_moved(self.d, &made, &Consumer { nest: &copy, access: 0, layout: &own.dims }, 1);
-            ways.push((
-                self.operand_bytes(k, open, there) + back * s.dtype.size() as f64 + STEP_COST_BYTES,
-                there,
-            ));
+            let reader = Consumer { nest: &copy, access: 0, layout: &own.dims };
+            let back = elements_moved(self.d, &made, &reader, 1) * s.dtype.size() as f64;
+            let back = back * self.d.per_byte.fetch_weight(0, &made, &[reader]);
+            ways.push((self.operand_bytes(k, open, there) + back + STEP_COST_BYTES, there));
         }
         // ties are broken by layout: major sub-axes on leading dimensions first, whatever the
         // operand order

@@ -4,14 +4,15 @@
 //! changes, and the better one is used.
 
 use crate::core::diagnostic::Result;
+use crate::core::sharding::sub_axes::from_axes;
 use crate::partition::assign::hoist_inputs::AdoptedInput;
 use crate::partition::assign::place::{self, Placer};
 use crate::partition::assign::{
     block_align, combine_collectives, fuse_views, hoist_inputs, insert_fetches, licm, region_search,
 };
-use crate::partition::collective::Collectives;
+use crate::partition::collective::{Collective, Collectives};
 use crate::partition::cost::cache::CostCache;
-use crate::partition::cost::compute::{CostEstimate, ElementsPerByte, computed_elements};
+use crate::partition::cost::compute::{CostEstimate, TransferPrices, computed_elements};
 use crate::partition::draft::{Draft, DraftStep, FusedView};
 use crate::partition::program::SpmdProgram;
 use crate::partition::report::classify;
@@ -29,10 +30,16 @@ impl Partitioned {
     /// Returns the cost of the program's own steps.
     ///
     /// Nested programs are left out, because they are equal in all alternative placements.
-    fn total_cost(&self, per_byte: ElementsPerByte) -> CostEstimate {
+    fn total_cost(&self, per_byte: &TransferPrices) -> CostEstimate {
         let own = self.program.steps.iter().filter_map(|s| s.local());
         let work: f64 = own.map(|l| computed_elements(l.nest, l.layout)).sum();
-        per_byte.cost(self.collectives.total_bytes() as f64, work * self.program.devices as f64)
+        let weight = |c: &Collective| match &self.program.mesh {
+            Some(mesh) => per_byte.weight(c.kind, &from_axes(mesh, c.axes.iter())),
+            None => 1.0,
+        };
+        let one = |c: &Collective| weight(c) * c.total_bytes.saturating_mul(c.count) as f64;
+        let bytes = self.collectives.iter().map(one).sum();
+        per_byte.cost(bytes, work * self.program.devices as f64)
     }
 }
 
@@ -61,11 +68,11 @@ pub(crate) fn run_pipeline(mut d: Draft) -> Result<PlannedProgram> {
     let mut propagated = d.clone_uncached();
     before.into_iter().for_each(|(slot, dims)| propagated.slots[slot].layout.dims = dims);
     // the cost around a region does not include all effects, so compare whole programs
-    let per_byte = d.per_byte;
+    let per_byte = d.per_byte.clone();
     let (moved, prices) = assign_layouts(d, &vias)?;
     propagated.costs = prices;
     let propagated = assign_layouts(propagated, &vias)?.0;
-    let [after, before] = [&moved, &propagated].map(|p| p.partitioned.total_cost(per_byte));
+    let [after, before] = [&moved, &propagated].map(|p| p.partitioned.total_cost(&per_byte));
     Ok(if after.bytes < before.bytes && after.total < before.total { moved } else { propagated })
 }
 

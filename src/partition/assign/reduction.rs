@@ -3,6 +3,7 @@
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards, subtract};
 use crate::core::types::gcd;
 use crate::core::util::small_sort;
+use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::draft::{self, Draft};
@@ -11,7 +12,8 @@ use crate::partition::program::StoredValue;
 use crate::partition::tree_reduce;
 use std::cmp::Reverse;
 
-/// Returns the bytes that all devices receive to combine a partial value into this layout.
+/// Returns the bytes that all devices receive to combine a partial value into this layout, each by
+/// its price relative to the slowest mesh axis.
 ///
 /// Also returns the intermediate layout if it is better to reduce-scatter first and to fetch from
 /// there. The best way minimises the sum of the busiest device's bytes and the average over
@@ -40,7 +42,8 @@ fn cheapest_reduction(d: &Draft, from: &StoredValue, to: &Layout) -> (f64, Optio
     let copies = if same { 1 } else { num_shards(&gone) as i64 };
     let s = draft::copy_nest(0, from.dtype, &from.shape);
     let to_reader = Consumer { nest: &s, access: 0, layout: &to.dims };
-    let cost = |from: &StoredValue, reader: &Consumer, copies: i64| {
+    let sums = |kind| d.per_byte.weight(kind, &gone);
+    let cost = |from: &StoredValue, reader: &Consumer, copies: i64, weight: f64| {
         let fetch = FetchQuery {
             devices: d.devices,
             slot: 0,
@@ -49,20 +52,21 @@ fn cheapest_reduction(d: &Draft, from: &StoredValue, to: &Layout) -> (f64, Optio
             num_partials: copies,
         };
         let cost = d.costs.transfer_cost(&fetch);
-        [cost.total as f64, cost.max as f64]
+        [cost.total as f64 * weight, cost.max as f64 * weight]
     };
     let weight = |[total, busiest]: [f64; 2]| total / d.devices as f64 + busiest;
     let direct = match tree_reduce::tree_cost(d.devices, from, to) {
-        Some(cost) => [cost.total as f64, cost.max as f64],
-        None => cost(from, &to_reader, copies),
+        Some(cost) => [cost.total, cost.max].map(|n| n as f64 * sums(CollectiveKind::AllReduce)),
+        None => cost(from, &to_reader, copies, sums(CollectiveKind::AllGather)),
     };
     let mut best = (direct, None);
     let ways_there = if same { Vec::new() } else { scatter_layouts(from, to, &gone) };
     for dims in ways_there {
         let mid = Layout { dims, partial: to.partial.clone() };
         let there = StoredValue { layout: mid.clone(), ..from.clone() };
-        let (scatter, fetch) =
-            (cost(from, &Consumer { layout: &mid.dims, ..to_reader }, copies), cost(&there, &to_reader, 1));
+        let to_mid = Consumer { layout: &mid.dims, ..to_reader };
+        let scatter = cost(from, &to_mid, copies, sums(CollectiveKind::ReduceScatter));
+        let fetch = cost(&there, &to_reader, 1, d.per_byte.fetch_weight(0, &there, &[to_reader]));
         let both = [scatter[0] + fetch[0], scatter[1] + fetch[1]];
         // ties go to the plan with fewer steps
         if weight(both) * (1.0 + 1e-9) < weight(best.0) - 1.0 / d.devices as f64 {

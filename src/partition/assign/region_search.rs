@@ -361,7 +361,7 @@ impl RegionDraft {
             ..Draft::default()
         };
         (draft.devices, draft.trip_count, draft.per_byte) =
-            (self.draft.devices, self.draft.trip_count, self.draft.per_byte);
+            (self.draft.devices, self.draft.trip_count, self.draft.per_byte.clone());
         for (slot, dims) in self.members.iter().zip(placed) {
             draft.slots[*slot].layout.dims.clone_from(dims);
         }

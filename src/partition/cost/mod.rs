@@ -6,6 +6,7 @@ mod aligned;
 pub(super) mod cache;
 pub(crate) mod compute;
 pub(super) mod consumer;
+pub(super) mod exchange;
 pub(super) mod factorize;
 mod linear;
 pub(super) mod transfer;

@@ -78,6 +78,9 @@ impl FetchQuery<'_> {
         let clean = lists.iter().enumerate().all(|(i, a)| lists[..i].iter().all(|b| !overlap(a, b)));
         if clean && let Some(vars) = linear_ends(self.slot, stored, readers, &lists) {
             let mut c = TransferCost { exact: true, ..TransferCost::default() };
+            // the last coordinate may have an interior maximum, the others only if that is not exact
+            let mut vars = vars;
+            small_sort::sort_by_key(&mut vars, |v| v.degree);
             let spare = devices / lists.iter().map(|l| num_shards(l)).product::<usize>().max(1);
             c.total = (spare as i64).saturating_mul(sum_polynomial(
                 &vars,
@@ -85,6 +88,7 @@ impl FetchQuery<'_> {
                 &|d| self.elements_received(d),
                 &mut c,
             ));
+            c.exact |= c.total == 0;
             return c;
         }
         let mut sub_axis_list: SubAxes = lists.into_iter().flatten().collect();
@@ -145,8 +149,13 @@ fn sum_polynomial(
         let mut at = |r: i64| sum_polynomial(rest, v.layout.nearest_position(device, r as usize), f, c);
         let mut d: Vec<i64> = (0..m.min(v.degree + 1)).map(|k| at(w[0] + k)).collect();
         if m > v.degree + 1 {
-            // the maximum may be at either end of a piece
+            // the maximum of a linear piece is at either end
             at(w[1] - 1);
+            if v.degree > 1 && rest.is_empty() {
+                c.max = c.max.max(polynomial_max(&d, m));
+            } else if v.degree > 1 {
+                c.exact = false;
+            }
         }
         let mut binomial = 1i128;
         for k in 0..d.len() as i64 {
@@ -157,4 +166,113 @@ fn sum_polynomial(
         }
     }
     total
+}
+
+/// Returns the maximum at 0, 1, .. `n` − 1 of the polynomial with these values at 0, 1, ..
+fn polynomial_max(values: &[i64], n: i64) -> i64 {
+    // the forward differences at 0, of each order
+    let mut differences: Vec<i128> = Vec::new();
+    let mut row: Vec<i128> = values.iter().map(|x| i128::from(*x)).collect();
+    while let Some(first) = row.first() {
+        differences.push(*first);
+        row = row.windows(2).map(|p| p[1] - p[0]).collect();
+    }
+    let ends = [0, n - 1];
+    let at = ends.into_iter().chain(turning_points(&differences, n)).filter(|r| (0..n).contains(r));
+    let most = at.map(|r| polynomial_at(&differences, r)).max().unwrap_or(0);
+    most.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// Returns the value at `r` of the polynomial with these forward differences at 0.
+fn polynomial_at(differences: &[i128], r: i64) -> i128 {
+    let (mut value, mut binomial) = (0i128, 1i128);
+    for (k, d) in differences.iter().enumerate() {
+        value = value.saturating_add(binomial.saturating_mul(*d));
+        binomial = binomial.saturating_mul(i128::from(r) - k as i128) / (k as i128 + 1);
+    }
+    value
+}
+
+/// Returns the points in 0, 1, .. `n` − 1 at which the polynomial with these forward differences
+/// stops to rise or to fall.
+fn turning_points(differences: &[i128], n: i64) -> Vec<i64> {
+    if differences.len() < 3 {
+        return Vec::new();
+    }
+    // between the points where the slope turns, it is monotone and has at most one zero
+    let slope = &differences[1..];
+    let mut bounds = vec![0];
+    bounds.extend(turning_points(slope, n - 1));
+    bounds.push(n - 1);
+    let rises = |r: i64| polynomial_at(slope, r) > 0;
+    let zero = |w: &[i64]| {
+        let (mut low, mut high) = (w[0], w[1]);
+        if rises(low) == rises(high) {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            *if rises(middle) == rises(low) { &mut low } else { &mut high } = middle;
+        }
+        Some(high)
+    };
+    bounds.windows(2).filter_map(zero).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::sharding::sub_axes::SubAxis;
+
+    /// Returns a coordinate of this stride and pieces.
+    fn coordinate(stride: usize, nodes: &[i64], degree: i64) -> DeviceCoordinate {
+        let size = *nodes.last().unwrap() as usize;
+        let sub_axes = SubAxes::from_iter([SubAxis { stride, size }]);
+        DeviceCoordinate {
+            layout: DimLayout { sub_axes, block: 1, origin: 0 },
+            nodes: nodes.to_vec(),
+            degree,
+        }
+    }
+    fn cost_of(vars: &[DeviceCoordinate], f: &dyn Fn(usize) -> i64) -> TransferCost {
+        let mut c = TransferCost { exact: true, ..TransferCost::default() };
+        c.total = sum_polynomial(vars, 0, f, &mut c);
+        c
+    }
+
+    #[test]
+    fn an_interior_maximum_is_found() {
+        let n = 1000;
+        let f = |d: usize| (d * (n - 1 - d)) as i64;
+        let c = cost_of(&[coordinate(1, &[0, n as i64], 2)], &f);
+        assert_eq!((c.max, c.total), (f(499), (0..n).map(f).sum::<i64>()));
+        assert!(c.exact);
+        // of two coordinates, the last may have one
+        let g = |d: usize| f(d % n) * (1 + (d / n) as i64);
+        let two = |degrees: [i64; 2]| {
+            cost_of(&[coordinate(n, &[0, 7], degrees[0]), coordinate(1, &[0, n as i64], degrees[1])], &g)
+        };
+        let c = two([1, 2]);
+        assert_eq!((c.max, c.exact), (7 * f(499), true));
+        assert!(!two([2, 2]).exact, "the maximum of two such coordinates is not certain");
+    }
+
+    /// The law: the maximum of any polynomial up to degree 4 is that of all its values.
+    #[test]
+    fn a_maximum_is_that_of_all_values() {
+        let mut seed = 36u64;
+        let mut next = |n: i64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as i64 % (2 * n + 1) - n
+        };
+        for _ in 0..4000 {
+            let degree = 1 + next(2).unsigned_abs() as usize + next(1).unsigned_abs() as usize;
+            let zeros: Vec<i64> = (0..degree).map(|_| 20 + next(40)).collect();
+            let (scale, n) = (next(5), 3 + degree as i64 + next(2).abs() * 15);
+            let p = |r: i64| zeros.iter().fold(scale, |y, z| y * (r - z));
+            let values: Vec<i64> = (0..=degree as i64).map(p).collect();
+            let all = (0..n).map(p).max().unwrap();
+            assert_eq!(polynomial_max(&values, n), all, "{scale} · Π(r − {zeros:?}) for {n} values");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::core::diagnostic::Result;
 use crate::ir::program::{Op, Phase, Program};
 use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
-use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::Draft;
 use crate::partition::lower::equations::{LoweredValue, Lowering};
 use crate::partition::program::StepOrigin;
@@ -11,12 +11,12 @@ use crate::partition::program::StepOrigin;
 /// Partitions a program for no machine in particular.
 /// Every variable must be placed.
 pub fn partition(program: &Program) -> Result<Partitioned> {
-    partition_for(program, ElementsPerByte::default())
+    partition_for(program, TransferPrices::default())
 }
 
 /// Partitions a program for a machine with this cost of a byte.
 /// Every variable must be placed.
-pub(crate) fn partition_for(program: &Program, per_byte: ElementsPerByte) -> Result<Partitioned> {
+pub(crate) fn partition_for(program: &Program, per_byte: TransferPrices) -> Result<Partitioned> {
     let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
     let mut lower =
         Lowering { draft, manual: None, phase: Phase::Forward, checkpoint: 0, num_checkpoints: 0 };

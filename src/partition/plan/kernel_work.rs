@@ -164,8 +164,8 @@ fn flops_per_index(code: &ScalarCode) -> f64 {
         | ScalarOp::Cos
         | ScalarOp::Tan
         | ScalarOp::Asin
-        | ScalarOp::Acos => FUNCTION_FLOPS,
-        ScalarOp::Atan
+        | ScalarOp::Acos
+        | ScalarOp::Atan
         | ScalarOp::Sinh
         | ScalarOp::Cosh
         | ScalarOp::Tanh
@@ -173,11 +173,44 @@ fn flops_per_index(code: &ScalarCode) -> f64 {
         | ScalarOp::Acosh
         | ScalarOp::Atanh
         | ScalarOp::Cbrt
-        | ScalarOp::Logistic => FUNCTION_FLOPS,
-        ScalarOp::Erf | ScalarOp::ErfInv | ScalarOp::Pow | ScalarOp::Atan2 | ScalarOp::Threefry => {
-            FUNCTION_FLOPS
-        }
-        _ => 1.0,
+        | ScalarOp::Logistic
+        | ScalarOp::Erf
+        | ScalarOp::ErfInv
+        | ScalarOp::Pow
+        | ScalarOp::Atan2
+        | ScalarOp::Threefry => FUNCTION_FLOPS,
+        ScalarOp::Neg
+        | ScalarOp::Sign
+        | ScalarOp::Abs
+        | ScalarOp::Floor
+        | ScalarOp::Ceil
+        | ScalarOp::Round
+        | ScalarOp::Sqrt
+        | ScalarOp::Rsqrt
+        | ScalarOp::IsFinite
+        | ScalarOp::Conj
+        | ScalarOp::Not
+        | ScalarOp::Add
+        | ScalarOp::Sub
+        | ScalarOp::Mul
+        | ScalarOp::Div
+        | ScalarOp::Rem
+        | ScalarOp::Max
+        | ScalarOp::Min
+        | ScalarOp::NextAfter
+        | ScalarOp::Eq
+        | ScalarOp::Ne
+        | ScalarOp::Lt
+        | ScalarOp::Le
+        | ScalarOp::Gt
+        | ScalarOp::Ge
+        | ScalarOp::And
+        | ScalarOp::Or
+        | ScalarOp::Xor
+        | ScalarOp::ShiftLeft
+        | ScalarOp::ShiftRightLogical
+        | ScalarOp::ShiftRightArithmetic
+        | ScalarOp::Select => 1.0,
     };
     code.insts.iter().map(|i| one(i.op)).sum()
 }

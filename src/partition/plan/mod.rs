@@ -6,10 +6,12 @@
 //!
 //! The model: a kernel takes its launch overhead plus the longer of two times, that of its
 //! operations and that of its memory traffic (the *roofline*: Williams, Waterman, Patterson, CACM
-//! 52(4), 2009). A collective takes `rounds × latency + hops × bytes / bandwidth`, with the bytes
-//! of the [report](crate::Collectives). Kernels and messages form two tracks. Each track runs in
-//! program order. Unless the machine's communication blocks its kernels, the tracks overlap where
-//! neither has to wait for the other.
+//! 52(4), 2009). A collective takes `rounds × latency + bytes / bandwidth`, with the bytes of the
+//! [report](crate::Collectives) and the bandwidth that its links reach together. The partitioner
+//! compares collectives by the same prices ([`Jit::cost_model`](crate::Jit::cost_model)). Kernels
+//! and messages form two tracks. Kernels run in program order; a message runs as soon as its data
+//! is there. Unless the machine's communication blocks its kernels, the tracks overlap where
+//! neither has to wait for the other. All times are estimates, in seconds.
 //!
 //! Assumptions:
 //!
@@ -20,21 +22,28 @@
 //! * A function such as `exp` counts as ten operations.
 //! * Most collectives take `n − 1` rounds on a ring and `⌈log₂ n⌉` on a switch. An all-reduce takes
 //!   twice as many, a permutation or a halo exchange one.
-//! * A byte takes one hop, except in an all-to-all or an irregular exchange on a ring, where it
-//!   takes `n / 4` hops on average (at least one).
-//! * A collective over several axes moves its bytes over the slowest of their links.
-//! * Iterations of a loop run one after another; a `while_loop` counts as one iteration.
+//! * A collective over several links uses all of them at once. The rings of a torus add up. Of a
+//!   gather or a sum, slower links carry only what faster ones leave: of `n` devices in nodes of
+//!   `k`, each receives `(n/k − 1) / (n − 1)` of its bytes from other nodes.
+//! * In an all-to-all or an irregular exchange, each pair uses the slowest link between the two
+//!   devices, and a ring of `n` devices carries each byte `n / 4` times (at least once), as bytes
+//!   travel a quarter of it.
+//! * Iterations of a loop run one after another, but what does not depend on the previous iteration
+//!   and ends in messages is done one iteration ahead ([`Machine::prefetches`]). A `while_loop`
+//!   counts as one iteration.
 //! * A conditional takes as long as its longest branch.
+//!
+//! `tests/facts.rs` compares plans with published figures.
 
 mod html;
 mod kernel_work;
-mod machine;
 mod profile;
 mod render;
 mod schedule;
 mod sweep;
+mod tracks;
+mod walk;
 
-pub use machine::{Link, Machine};
 pub use profile::{Activity, Comparison, ComparisonRow, Span, Timeline};
 pub(crate) use render::{json_string, scaled as amount};
 pub use sweep::{Sweep, mesh_shapes, sweep};
@@ -43,8 +52,10 @@ use crate::core::diagnostic::{Result, SourceLocation};
 use crate::core::dtype::DType;
 use crate::core::mesh::Axes;
 use crate::ir::program::Phase;
+pub use crate::partition::machine::{Link, Machine};
 use crate::partition::{CollectiveKind, Collectives, SpmdProgram};
-use schedule::{LoopRemainder, Timing};
+use schedule::Timing;
+use walk::{LoopRemainder, Schedule};
 
 /// The predicted time of one call of a program, made by [`Lowered::plan`](crate::Lowered::plan).
 ///
@@ -164,9 +175,9 @@ impl Plan {
     /// axis over which data moves.
     pub(crate) fn new(p: &SpmdProgram, all: &Collectives, machine: &Machine) -> Result<Plan> {
         machine.check()?;
-        let line = Timing::new(machine, all).schedule(p, &[], 1)?;
+        let line = Timing::new(machine, p, all)?.schedule(p)?;
         let (machine, peak_bytes) = (machine.clone(), all.peak_bytes());
-        let schedule::Schedule { entries: items, loop_remainders: repeats, seconds } = line;
+        let Schedule { entries: items, loop_remainders: repeats, seconds } = line;
         Ok(Plan {
             machine,
             devices: p.devices,
@@ -223,11 +234,12 @@ impl Plan {
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
-    /// Returns true if the peak memory fits into a device's memory.
+    /// Returns true if the peak memory fits into a device's memory, less the reserve.
     ///
+    /// The reserve is a tenth of the memory, unless [`Machine::memory_reserve`] sets another share.
     /// Returns `None` if the machine does not state its memory.
     pub fn fits(&self) -> Option<bool> {
-        self.machine.memory.map(|bytes| self.peak_bytes as f64 <= bytes)
+        self.machine.usable_memory().map(|bytes| self.peak_bytes as f64 <= bytes)
     }
     fn sum(&self, which: impl Fn(&PlanEntry) -> bool, of: impl Fn(&PlanEntry) -> f64) -> f64 {
         self.entries.iter().filter(|i| which(i)).fold(0.0, |t, i| t + of(i))

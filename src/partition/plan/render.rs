@@ -1,7 +1,7 @@
 //! Output of plans: a text table, JSON, an HTML page, and trace events.
 
 use super::html::{PageCell, location_text, page, table};
-use super::schedule::LoopRemainder;
+use super::walk::LoopRemainder;
 use super::{EntryKind, Plan, PlanEntry};
 use crate::core::util::small_sort;
 use crate::ir::program::Phase;
@@ -106,9 +106,9 @@ impl Plan {
             head.push(("bound by", format!("{} ({:.0} % of the time)", bound.name(), 100.0 * share)));
         }
         let held = scaled(self.peak_bytes as f64, "B");
-        let memory = self.machine.memory.map(|bytes| {
+        let memory = self.machine.usable_memory().map(|bytes| {
             let fits = if self.fits() == Some(true) { "it fits" } else { "it does not fit" };
-            format!(" of {} per device: {fits}", scaled(bytes, "B"))
+            format!(" of {} usable per device: {fits}", scaled(bytes, "B"))
         });
         head.push(("memory", held + &memory.unwrap_or_else(|| " per device".into())));
         head
@@ -184,7 +184,10 @@ impl Plan {
             let when = event_times(r.start, r.seconds)?;
             Some(format!("\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": 3, {when}, \"name\": \"{steps}\"}}"))
         };
-        let drawn = self.entries.iter().filter_map(event).chain(self.loop_remainders.iter().filter_map(more));
+        // viewers expect the events of a track in order, and messages may overtake one another
+        let mut entries: Vec<&PlanEntry> = self.entries.iter().collect();
+        small_sort::sort_by(&mut entries, |a, b| a.start.total_cmp(&b.start));
+        let drawn = entries.into_iter().filter_map(event).chain(self.loop_remainders.iter().filter_map(more));
         let events: Vec<String> = named.into_iter().chain(drawn).collect();
         format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
     }

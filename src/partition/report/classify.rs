@@ -3,18 +3,15 @@
 //! Collectives that the user called keep the kind the user gave them.
 
 use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards, touched_axes};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{LoopNest, Source};
+use crate::core::sharding::sub_axes::{SubAxes, SubAxis, touched_axes};
 use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
 use crate::partition::cost::cache;
 use crate::partition::cost::cache::CostCache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery, distinct_consumers};
-use crate::partition::cost::factorize::{IndexFactor, factorize};
+use crate::partition::cost::exchange::{ConsumerExchange, consumer_exchange, is_halo};
 use crate::partition::cost::transfer::TransferCost;
 use crate::partition::draft::{FusedView, StepInfo};
-use crate::partition::layout::DimLayout;
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
 use crate::partition::report::sampling::{ReceiveSample, ReceiveSampler};
@@ -319,28 +316,8 @@ fn classify_consumer(
     op: &str,
     asks_for: bool,
 ) -> Option<Classification> {
-    let factors = match read_part(src, stored, r) {
-        Some((part, nest)) => factorize(src, &part, &Consumer { nest: &nest, ..*r }, false)?,
-        None => factorize(src, stored, r, false)?,
-    };
-    let cuts: Vec<(SubAxes, SubAxes)> = factors
-        .iter()
-        .map(|f| {
-            let same = f.held.iter().zip(&f.wanted).take_while(|(a, b)| a == b).count();
-            (f.held[same..].iter().copied().collect(), f.wanted[same..].iter().copied().collect())
-        })
-        .collect();
-    let list = |pick: fn(&(SubAxes, SubAxes)) -> &SubAxes| -> SubAxes {
-        cuts.iter().flat_map(|c| pick(c).iter().copied()).collect()
-    };
-    let (gone, new) = (list(|c| &c.0), list(|c| &c.1));
-    if gone.is_empty() {
-        return None;
-    }
+    let ConsumerExchange { kind, sub_axes, gone, new } = consumer_exchange(src, stored, r)?;
     let named = |a: &SubAxes| touched_axes_of(mesh, a);
-    let dim = |pick: fn(&(SubAxes, SubAxes)) -> &SubAxes| {
-        cuts.iter().position(|c| !pick(c).is_empty()).map_or(0, |k| factors[k].dim)
-    };
     let asks = |what: String| {
         if asks_for {
             format!("{op} asks for the value {what}")
@@ -348,94 +325,27 @@ fn classify_consumer(
             format!("{op} reads the value {what}")
         }
     };
-    let is_full = |f: &IndexFactor, c: &(SubAxes, SubAxes)| c.0.len() == f.held.len();
-    let (kind, sub_axis_list, reason) = if new.is_empty() {
-        let what =
-            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
-        (CollectiveKind::AllGather, gone, asks(what))
-    } else if let Some(over) = moved_sub_axes(&cuts) {
-        let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
-        let what =
-            format!("sharded over {} along dimension {to}, but it is along dimension {from}", named(&over));
-        (CollectiveKind::AllToAll, over, asks(what))
-    } else if factors.iter().all(|f| num_shards(&f.held) == num_shards(&f.wanted)) {
-        let all: SubAxes = gone.iter().chain(&new).copied().collect();
-        let what = format!("in other blocks of the same size, along {}", named(&all));
-        (CollectiveKind::Permute, all, asks(what))
-    } else if new.iter().all(|a| factors.iter().flat_map(|f| &f.held).all(|b| !a.overlaps(*b)))
-        && factors.iter().zip(&cuts).all(|(f, c)| is_full(f, c) || c.0.is_empty() || c.1.is_empty())
-    {
-        // the needed block is cut out locally before the gather
-        let what =
-            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
-        (CollectiveKind::AllGather, gone, asks(what))
-    } else {
-        let all: SubAxes = gone.iter().chain(&new).copied().collect();
-        let what = format!("sharded over {}, but it is sharded over {}", named(&new), named(&gone));
-        (CollectiveKind::Exchange, all, asks(what))
-    };
-    Some(Classification { kind, sub_axes: sub_axis_list, reason })
-}
-
-/// Returns the part of a value that a consumer reads, as a value, and the loop nest that reads it.
-///
-/// Only dimensions that are not split are narrowed, so the part is split as the value is. `None` if
-/// the consumer reads all of these dimensions.
-fn read_part(src: Slot, stored: &StoredValue, r: &Consumer) -> Option<(StoredValue, LoopNest)> {
-    let (mut part, mut nest) = (stored.clone(), r.nest.clone());
-    let [piece] = &mut nest.accesses[r.access].pieces[..] else { return None };
-    if piece.source != Source::Value(src) || !r.nest.compute.has_affine_accesses() {
-        return None;
-    }
-    let mut narrowed = false;
-    for (d, map) in piece.map.iter_mut().enumerate() {
-        let n = match map.terms[..] {
-            _ if !stored.layout.dims[d].sub_axes.is_empty() => continue,
-            [] => 1,
-            [(l, 1)] => r.nest.extents[l],
-            _ => continue,
-        };
-        narrowed |= n != part.shape[d];
-        map.constant = 0;
-        part.shape.sizes_mut()[d] = n;
-    }
-    narrowed.then_some((part, nest))
-}
-
-/// Returns the sub-axes that move from one dimension to another, if these are the only change.
-fn moved_sub_axes(cuts: &[(SubAxes, SubAxes)]) -> Option<SubAxes> {
-    let mut gone: Vec<SubAxis> = cuts.iter().flat_map(|c| c.0.iter().copied()).collect();
-    let mut new: Vec<SubAxis> = cuts.iter().flat_map(|c| c.1.iter().copied()).collect();
-    let over: SubAxes = gone.iter().copied().collect();
-    small_sort::sort(&mut gone);
-    small_sort::sort(&mut new);
-    let from = cuts.iter().filter(|c| !c.0.is_empty()).count();
-    let to = cuts.iter().filter(|c| !c.1.is_empty()).count();
-    let apart = cuts.iter().all(|c| c.0.is_empty() || c.1.is_empty());
-    (gone == new && apart && from == 1 && to == 1).then_some(over)
-}
-
-/// Returns true if a consumer needs its own blocks and elements next to them.
-/// Sub-axes and slope must be the same in each split dimension.
-fn is_halo(src: Slot, stored: &StoredValue, r: &Consumer) -> bool {
-    let pieces = r.nest.accesses[r.access].pieces.iter().filter(|p| p.source == Source::Value(src));
-    let along = |l: &DimLayout,
-                 m: &crate::ir::program::loop_nest::AffineExpr,
-                 spans: &[crate::ir::program::loop_nest::StridedRange]| {
-        if l.sub_axes.is_empty() {
-            return true;
+    let reason = match kind {
+        CollectiveKind::AllGather => {
+            asks(format!("unsharded along dimension {}, which is sharded over {}", gone.1, named(&gone.0)))
         }
-        let mut split = m.terms.iter().filter(|t| !r.layout[t.0].sub_axes.is_empty());
-        let Some((k, c)) = split.next() else { return false };
-        let reader = &r.layout[*k];
-        split.next().is_none()
-            && reader.sub_axes == l.sub_axes
-            && (reader.block * c - l.block * spans[*k].step).abs() <= l.block / 2
+        CollectiveKind::AllToAll => asks(format!(
+            "sharded over {} along dimension {}, but it is along dimension {}",
+            named(&sub_axes),
+            new.1,
+            gone.1
+        )),
+        CollectiveKind::Permute => {
+            asks(format!("in other blocks of the same size, along {}", named(&sub_axes)))
+        }
+        CollectiveKind::AllReduce
+        | CollectiveKind::ReduceScatter
+        | CollectiveKind::Halo
+        | CollectiveKind::Exchange => {
+            asks(format!("sharded over {}, but it is sharded over {}", named(&new.0), named(&gone.0)))
+        }
     };
-    r.nest.compute.has_affine_accesses()
-        && pieces
-            .into_iter()
-            .all(|p| p.map.iter().zip(&stored.layout.dims).all(|(m, l)| along(l, m, &p.ranges)))
+    Some(Classification { kind, sub_axes, reason })
 }
 
 /// Returns the axes along which senders and receivers differ.

@@ -12,7 +12,7 @@ use crate::ir::program::loop_nest::{
 use crate::partition::assign::pipeline;
 use crate::partition::assign::pipeline::Partitioned;
 use crate::partition::collective::{Collective, CollectiveKind};
-use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::{Draft, copy_nest, map_nest, reshape_nest};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, StepOrigin};
@@ -43,7 +43,7 @@ struct TestDraft {
 impl TestDraft {
     fn on(axes: &[(&str, usize)]) -> TestDraft {
         let mesh = mesh(axes);
-        TestDraft { d: Draft::new(mesh.size(), Some(mesh.clone()), ElementsPerByte::default()), mesh }
+        TestDraft { d: Draft::new(mesh.size(), Some(mesh.clone()), TransferPrices::default()), mesh }
     }
     fn input(&mut self, shape: &[usize], spec: &str) -> Slot {
         let s = self.d.add_slot(F32, Shape::from(shape), layout(&self.mesh, shape, spec));

@@ -15,7 +15,7 @@ use crate::ir::program::loop_nest::{
 };
 use crate::ir::program::{RowInput, RowKernel, RowOutputs};
 use crate::partition::assign::pipeline;
-use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::{Draft, copy_nest, map_nest, reshape_nest};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, StepOrigin};
@@ -439,7 +439,7 @@ fn same(
 /// Returns a random draft of some steps, for a machine with a random cost of a byte.
 fn program(r: &mut Random, devices: usize) -> Draft {
     let work = [0.0, 1.0, 32.0, 32.0, 500.0, 1e9][r.below(6)];
-    let mut d = Draft::new(devices, None, ElementsPerByte::new(work));
+    let mut d = Draft::new(devices, None, TransferPrices::new(work));
     let why = StepOrigin { op: "test".into(), ..StepOrigin::default() };
     for _ in 0..1 + r.below(2) {
         let rank = 1 + r.below(2);

@@ -293,9 +293,36 @@ pub(crate) fn instr_ns_per_element(what: InstrOp, from: DType, dtype: DType) -> 
             | ScalarOp::Pow
             | ScalarOp::Atan2
             | ScalarOp::NextAfter => 8.0,
-            _ => 0.025,
+            ScalarOp::Copy
+            | ScalarOp::Convert
+            | ScalarOp::Bitcast
+            | ScalarOp::Sign
+            | ScalarOp::Abs
+            | ScalarOp::Floor
+            | ScalarOp::Ceil
+            | ScalarOp::Round
+            | ScalarOp::IsFinite
+            | ScalarOp::Not
+            | ScalarOp::Mul
+            | ScalarOp::Max
+            | ScalarOp::Min
+            | ScalarOp::Sqrt
+            | ScalarOp::Rsqrt
+            | ScalarOp::Eq
+            | ScalarOp::Ne
+            | ScalarOp::Lt
+            | ScalarOp::Le
+            | ScalarOp::Gt
+            | ScalarOp::Ge
+            | ScalarOp::And
+            | ScalarOp::Or
+            | ScalarOp::Xor
+            | ScalarOp::ShiftLeft
+            | ScalarOp::ShiftRightLogical
+            | ScalarOp::ShiftRightArithmetic
+            | ScalarOp::Select => 0.025,
         },
-        _ => 0.025,
+        InstrOp::Lin1 | InstrOp::Lin2 | InstrOp::Lin3 | InstrOp::MulAdd => 0.025,
     };
     slow * wide.max(0.25)
 }
