@@ -3,13 +3,16 @@
 
 use atmesh::prelude::*;
 
+/// A function of the operands of a case.
+type Call = dyn Fn(&[Array]) -> Array + Send + Sync;
+
 /// A call, its operands, and the values that NumPy returns.
 struct Case {
     name: &'static str,
     args: Vec<Array>,
     /// Operands and their dimensions that are sharded in turn.
     sharded: &'static [(usize, usize)],
-    call: Box<dyn Fn(&[Array]) -> Array + Send + Sync>,
+    call: Box<Call>,
     expected: Vec<f64>,
     /// The relative tolerance.
     tolerance: f64,
@@ -504,7 +507,7 @@ fn jacobians_agree_in_both_modes() -> Result<()> {
     let placed = x.put(&mesh, p![_, "X"]);
     assert!(jacrev(&placed, f).allclose(&reverse)?);
     assert!(jacfwd(&placed, f).allclose(&reverse)?);
-    let failed = jacrev(&x.reshape([3]), f);
+    let failed = jacrev(x.reshape([3]), f);
     assert!(failed.ty().is_err());
     Ok(())
 }

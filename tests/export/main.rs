@@ -149,12 +149,14 @@ fn float32_products_have_the_requested_precision() {
             Some(Precision::High) => Some("HIGH"),
             _ => Some("HIGHEST"),
         };
-        let all: [(&str, Box<dyn Fn(&Array) -> Array>); 5] = [
-            ("matmul", Box::new(product(p))),
-            ("einsum", Box::new(einsum(p))),
-            ("grad", Box::new(gradient(p))),
-            ("vmap", Box::new(mapped(p))),
-            ("conv", Box::new(conv(p))),
+        let (product, einsum, gradient, mapped, conv) =
+            (product(p), einsum(p), gradient(p), mapped(p), conv(p));
+        let all: [(&str, &dyn Fn(&Array) -> Array); 5] = [
+            ("matmul", &product),
+            ("einsum", &einsum),
+            ("grad", &gradient),
+            ("vmap", &mapped),
+            ("conv", &conv),
         ];
         for (what, f) in &all {
             for dtype in [F32, C64] {
