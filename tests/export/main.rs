@@ -151,7 +151,8 @@ fn float32_products_have_the_requested_precision() {
         };
         let (product, einsum, gradient, mapped, conv) =
             (product(p), einsum(p), gradient(p), mapped(p), conv(p));
-        let all: [(&str, &dyn Fn(&Array) -> Array); 5] = [
+        type Operation<'a> = (&'a str, &'a dyn Fn(&Array) -> Array);
+        let all: [Operation<'_>; 5] = [
             ("matmul", &product),
             ("einsum", &einsum),
             ("grad", &gradient),
