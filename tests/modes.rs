@@ -3,7 +3,7 @@
 
 use atmesh::nd::ArrayD;
 use atmesh::prelude::*;
-use atmesh::{AxisType, auto_axes_over, explicit_axes_over};
+use atmesh::{Axes, Axis, AxisType, auto_axes_over, explicit_axes_over};
 
 fn close(a: &Array, b: &Array) {
     let (a, b) = (a.reshard(p![]), b.clone());
@@ -34,7 +34,7 @@ fn gradients_flow_to_what_an_auto_part_captures() -> Result<()> {
         value_and_grad(ws, |(w1, w2)| {
             let out = auto_axes(x, p!["data", _], |x| {
                 assert_eq!(type_of(&x), "float32[16,8]");
-                assert_eq!(type_of(&w1), "float32[8,32@model]");
+                assert_eq!(type_of(&w1), "float32[8,32]"); // as its operations see it
                 x.dot(&w1).tanh().dot(&w2)
             });
             assert_eq!(type_of(&out), "float32[16@data,4]");
@@ -251,5 +251,83 @@ fn examples_and_tangents_go_through_parts() -> Result<()> {
     let (want, d_want) = jvp(&xs.slice(ix![0]), &xs.slice(ix![1]), |x| x.dot(&x).tanh().sum(0));
     close(&y, &want);
     close(&dy, &d_want);
+    Ok(())
+}
+
+/// A captured array is the whole array for the body, on every kind of axis, or is refused: it is
+/// refused exactly if its type shards a dimension over an axis of the region.
+#[test]
+fn captures_are_whole_or_refused() -> Result<()> {
+    let specs =
+        [p![], p!["a"], p![_, "a"], p!["b"], p![_, "b"], p!["a", "b"], p![("a", "b")], p![_, ("b", "a")]];
+    let kinds = [AxisType::Explicit, AxisType::Auto];
+    let whole: Vec<f32> = (0..16).map(|i| (i * i % 7) as f32).collect();
+    let rows = |y: Array| y.to_vec::<f32>();
+    let (mut refused, mut accepted) = (0, 0);
+    for (ka, kb) in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(i, j)| (kinds[i], kinds[j])) {
+        let mesh = Mesh::with_types([("a", 2, ka), ("b", 2, kb)])?;
+        let x = Array::arange(0.0..8.0f32);
+        for spec in specs {
+            let w = Array::from(whole.clone()).reshape([4, 4]).put(&mesh, spec);
+            for over in ["a", "b", "ab"] {
+                let axes: Vec<&str> = ["a", "b"].into_iter().filter(|a| over.contains(a)).collect();
+                let explicit = |a: &&&str| (if **a == "a" { ka } else { kb }) == AxisType::Explicit;
+                let is_sharded = |a: &&str| spec.dims().iter().any(|d| d.iter().any(|b| b.name() == *a));
+                let bad = axes.iter().filter(explicit).any(|a| is_sharded(a));
+                for (nested, checked) in [(false, true), (true, true), (false, false)] {
+                    let f = shard_map(&mesh, p![], p![], |x: &Array| {
+                        let used = || &w * 2.0;
+                        let y = if nested { cond(true, used, || &w + 0.0) } else { used() };
+                        if !bad {
+                            assert_eq!(type_of(&w), type_of(used()), "what the body sees of the capture");
+                            assert_eq!(y.shape().unwrap(), [4, 4]);
+                        }
+                        x * y.sum(..)
+                    })
+                    .over(axes.iter().map(|a| Axis::from(*a)).collect::<Axes>());
+                    let f = if checked { f } else { f.unchecked() };
+                    let said = format!("{mesh} {spec} over {over} {nested} {checked}");
+                    match f.call(&x) {
+                        Err(e) => {
+                            assert!(bad, "{said}: {e}");
+                            let e = e.to_string();
+                            assert!(
+                                e.contains("pass it as an argument") && e.contains("modes.rs"),
+                                "{said}: {e}"
+                            );
+                            refused += 1;
+                        }
+                        Ok(y) => {
+                            assert!(!bad, "{said} is accepted");
+                            let total = 2.0 * whole.iter().sum::<f32>();
+                            assert_eq!(
+                                rows(y)?,
+                                (0..8).map(|i| i as f32 * total).collect::<Vec<_>>(),
+                                "{said}"
+                            );
+                            accepted += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 50 && accepted > 100, "{refused} refused, {accepted} accepted");
+    Ok(())
+}
+
+/// Each help of the error is accepted and means what it says.
+#[test]
+fn the_ways_out_of_a_sharded_capture() -> Result<()> {
+    let mesh = Mesh::new([("s", 4)])?;
+    let w = Array::arange(1.0..5.0f32).put(&mesh, p!["s"]);
+    let x = Array::ones([8]).put(&mesh, p!["s"]);
+    let e = shard_map(&mesh, p!["s"], p!["s"], |x: &Array| x * w.sum(..)).call(&x).unwrap_err().to_string();
+    assert!(e.contains("`p![\"s\"]`") && e.contains("`.reshard(p![_])`"), "{e}");
+    let blocks = shard_map(&mesh, (p!["s"], p!["s"]), p!["s"], |x: &Array, w: &Array| x * w.sum(..));
+    assert_eq!(blocks.call((&x, &w))?.to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]);
+    let all = w.reshard(p![_]);
+    let whole = shard_map(&mesh, p!["s"], p!["s"], |x: &Array| x * all.sum(..)).call(&x)?;
+    assert_eq!(whole.to_vec::<f32>()?, [10.0; 8]);
     Ok(())
 }

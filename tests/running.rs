@@ -1,7 +1,7 @@
 //! Complete programs, from closures to results.
 
 use atmesh::prelude::*;
-use atmesh::{EngineKind, ErrorKind, PcastTo};
+use atmesh::{CollectiveKind, EngineKind, ErrorKind, PcastTo};
 
 fn near(a: &Array, b: &[f32]) {
     let a = a.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}"));
@@ -214,13 +214,113 @@ fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
         |x: &Array| while_loop(x, |x: &Array| x.sum(..).lt(100), |x: Array| &x + x.psum("X").pvary("X"));
     let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], summed).call(&x).unwrap_err().to_string();
     assert!(e.contains("may leave the loop at different steps, and it has psum over X"), "{e}");
-    // A value that is equal on all devices does not stay equal.
+    // A carry that starts out equal on all devices varies as the condition does.
     let counted = |x: &Array| {
-        let start = (x.clone(), Array::from(0));
-        while_loop(start, |(x, _)| x.sum(..).lt(100), |(x, k)| (x * 3, k + 1)).0
+        let start = (x.reshape([]), Array::from(0));
+        let (_, k) = while_loop(start, |(x, _)| x.lt(100), |(x, k)| (x * 3, k + 1));
+        assert_eq!(type_of(&k), "int32[]{V:(X,Y)}");
+        k.reshape([1])
     };
-    let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], counted).call(&x).unwrap_err();
-    assert_eq!(e.kind(), atmesh::ErrorKind::Varying, "{e}");
+    let f = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], counted);
+    for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+        let steps = jit(|x: &Array| f.call(x)).engine(engine).call(&x)?;
+        assert_eq!(steps.to_vec::<i32>()?, [5, 3, 3, 2, 4, 3, 5, 0], "{engine}");
+    }
+    Ok(())
+}
+
+/// The number of steps up to the device's own bound.
+fn count_to(n: &Array) -> Array {
+    let n = n.slice(ix![0]);
+    while_loop(0.0f32, |c: &Array| c.lt(&n), |c: Array| c + 1.0).expand_dims(0)
+}
+
+#[test]
+fn a_carry_varies_as_the_condition_does() -> Result<()> {
+    let mesh = Mesh::new([("i", 4)])?;
+    let bounds = Array::from([2.0f32, 5.0, 1.0, 0.0]);
+    for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+        for checked in [true, false] {
+            let f = shard_map(&mesh, p!["i"], p!["i"], count_to).engine(engine);
+            let f = if checked { f } else { f.unchecked() };
+            assert_eq!(f.call(&bounds)?.to_vec::<f32>()?, [2.0, 5.0, 1.0, 0.0], "{engine}");
+            assert_collectives!(f.lower(&bounds)?);
+        }
+    }
+    // a body that returns a value equal on all devices
+    let f = shard_map(&mesh, p!["i"], p!["i"], |n: &Array| {
+        let n = n.slice(ix![0]);
+        let start = (Array::from(0.0f32), Array::from(7.0f32));
+        let (_, last) = while_loop(start, |(c, _)| c.lt(&n), |(c, _)| (c + 1.0, Array::from(1.0f32)));
+        last.expand_dims(0)
+    });
+    assert_eq!(f.call(&bounds)?.to_vec::<f32>()?, [1.0, 1.0, 1.0, 7.0]);
+    // `fori_loop` up to the device's own bound
+    let f = shard_map(&mesh, p!["i"], p!["i"], |n: &Array| {
+        fori_loop(Array::from(0)..n.slice(ix![0]).astype(I32), 0.5f32, |_, c| c * 2.0).expand_dims(0)
+    });
+    assert_eq!(f.call(&bounds)?.to_vec::<f32>()?, [2.0, 16.0, 1.0, 0.5]);
+    Ok(())
+}
+
+/// A carry that varies because of the body only is an error, which names the user's carry.
+#[test]
+fn a_carry_that_the_body_makes_vary_is_named() -> Result<()> {
+    let mesh = Mesh::new([("i", 4), ("j", 2)])?;
+    let over = p![("i", "j")];
+    let x = Array::ones([8]).put(&mesh, over);
+    let e = |f: &dyn Fn(&Array) -> Array| {
+        let e = shard_map(&mesh, over, over, f).call(&x).unwrap_err();
+        assert_eq!(e.kind(), atmesh::ErrorKind::Varying, "{e}");
+        assert!(e.to_string().contains(".pvary("), "{e}");
+        e.to_string()
+    };
+    let steps = |x: &Array| (x.slice(ix![0]) * 3.0).astype(I32).pmax("i");
+    let told = e(&|x| while_loop(0.0f32, |c| c.lt(3.0), |c| c + x.slice(ix![0])).expand_dims(0));
+    assert!(told.contains("the carry is float32[]"), "{told}");
+    let told = e(&|x| {
+        let start = (Array::from(0.0f32), Array::from(1));
+        while_loop(start, |(_, n)| n.lt(3), |(c, n)| (c + x.slice(ix![0]), n + 1)).0.expand_dims(0)
+    });
+    assert!(told.contains("the carry `0` is float32[]"), "{told}");
+    // the counter of a loop with a bound known at run time is not the user's; the bound varies over j
+    let told = e(&|x| fori_loop(Array::from(0)..steps(x), 0.0f32, |_, c| c + x.slice(ix![0])).expand_dims(0));
+    assert!(told.contains("the carry is float32[]{V:j}") && told.contains(".pvary(\"i\")"), "{told}");
+    let told = e(&|x| {
+        let start = (Array::from(1.0f32), Array::from(0.0f32));
+        fori_loop(Array::from(0)..steps(x), start, |_, (a, c)| (a, c + x.slice(ix![0]))).1.expand_dims(0)
+    });
+    assert!(told.contains("the carry `1` is float32[]{V:j}"), "{told}");
+    Ok(())
+}
+
+/// Loops that devices leave at different iterations communicate nothing, on every engine and as
+/// StableHLO, with collectives over other axes in the body or without.
+#[test]
+fn loops_of_different_length_communicate_nothing() -> Result<()> {
+    for mesh in [Mesh::new([("i", 4), ("j", 2)])?, Mesh::auto([("i", 4), ("j", 2)])?] {
+        let x = Array::from([0.0f32, 0.75, 1.25, 1.75]).put(&mesh, p!["i"]);
+        let own = jit(shard_map(&mesh, p!["i"], p!["i"], |x: &Array| {
+            while_loop(x, |y| y.lt(2.0).all(..), |y| y + 0.25)
+        }));
+        let other = jit(shard_map(&mesh, p!["i"], p!["i"], |x: &Array| {
+            while_loop(x, |y| y.lt(2.0).all(..), |y| &y + 0.125 * (0.0 * &y + 1.0).psum("j"))
+        }));
+        for (f, sums) in [(&own, 0), (&other, 1)] {
+            for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+                let run = jit(|x: &Array| f.call(x)).engine(engine);
+                assert_eq!(run.call(&x)?.to_vec::<f32>()?, [2.0; 4], "{engine}");
+            }
+            let lowered = f.lower(&x)?;
+            let told = lowered.collectives().to_string();
+            assert!(!told.contains("control/"), "a line of the library:\n{told}");
+            assert_eq!(lowered.collectives().count(CollectiveKind::AllReduce, "i"), 0, "{told}");
+            assert_eq!(lowered.collectives().len(), 0, "{told}");
+            let text = f.trace(&x)?.to_stablehlo()?.to_string();
+            assert!(text.matches("stablehlo.all_reduce").count() <= sums, "{text}");
+            assert!(text.contains("stablehlo.while"), "{text}");
+        }
+    }
     Ok(())
 }
 

@@ -237,19 +237,24 @@ fn per_device_code_is_typed_on_blocks() {
 }
 
 #[test]
-fn captures_of_per_device_code_enter_as_they_are_sharded() {
+fn captures_of_per_device_code_are_whole() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let f = jit(|a: &Array, w: &Array| {
         let body = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| {
-            let y = a * w;
-            assert_eq!(type_of(&(w + 1.0)), "float32[4]{V:X}");
-            y
+            let (own, used) = (type_of(w), type_of(&(w + 1.0)));
+            for seen in [own, used] {
+                let refused = seen.to_string().contains("pass it as an argument");
+                assert!(seen == "float32[8]" || refused, "{seen}");
+            }
+            a * w.sum(..)
         });
         body.call(a)
     });
-    let ty = || typed("float32[8@X]", &mesh);
-    let t = f.trace((ty(), ty())).unwrap();
+    let ty = |s| typed(s, &mesh);
+    let t = f.trace((ty("float32[8@X]"), ty("float32[8]"))).unwrap();
     assert_eq!(t.program().output_types()[0].to_string(), "float32[8@X]");
+    let e = f.trace((ty("float32[8@X]"), ty("float32[8@X]"))).unwrap_err();
+    assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains("pass it as an argument"), "{e}");
 }
 
 #[test]

@@ -60,8 +60,12 @@ pub struct Collective {
     /// True if all messages were counted.
     /// Otherwise the number was estimated from a sample of the devices, and is printed with `≈`.
     pub messages_exact: bool,
-    /// The number of executions: the product of the trip counts of the surrounding loops.
+    /// The number of executions: the product of the trip counts of the surrounding loops. A `while`
+    /// loop, whose trip count is unknown, counts as one iteration.
     pub count: u64,
+    /// True if the collective is in a `while` loop: `count` is the number of executions for one
+    /// iteration of the loop (of each, if such loops are nested).
+    pub per_iteration: bool,
     /// The operation that needed the collective.
     pub op: String,
     /// The source location.
@@ -153,10 +157,12 @@ impl Collectives {
         self.list.iter().filter(|c| c.kind == kind && same_axes(&c.axes, &axes)).count()
     }
     /// Returns the bytes that the busiest device of each collective receives, over all executions.
+    /// A `while` loop counts as one iteration.
     pub fn bytes(&self) -> u64 {
         self.list.iter().fold(0, |sum, c| sum.saturating_add(c.bytes_per_device.saturating_mul(c.count)))
     }
     /// Returns the bytes that all devices receive, over all executions.
+    /// A `while` loop counts as one iteration.
     pub fn total_bytes(&self) -> u64 {
         self.list.iter().fold(0, |sum, c| sum.saturating_add(c.total_bytes.saturating_mul(c.count)))
     }
@@ -168,6 +174,11 @@ impl Collectives {
     /// the peak.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
+    }
+    /// Returns the collectives as those of a `while` loop.
+    pub(crate) fn per_iteration(mut self) -> Collectives {
+        self.list.iter_mut().for_each(|c| c.per_iteration = true);
+        self
     }
     /// Returns the collectives with the peak recomputed for donated inputs.
     pub(crate) fn with_donated(self, p: &SpmdProgram, donated: &[bool]) -> Collectives {

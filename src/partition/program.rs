@@ -115,7 +115,9 @@ pub enum Step {
     While {
         /// The condition.
         /// Inputs: `cond_fixed`, then the carries. Its one result is a bool that is equal on all
-        /// devices.
+        /// devices, or has one element for each device along manual axes. In the second case each
+        /// device runs the loop while its own element is true; iterations after that do not change
+        /// its carries.
         cond: Box<SpmdProgram>,
         /// The body.
         /// Inputs: `body_fixed`, then the carries.

@@ -160,15 +160,26 @@ impl Boundary {
         }
         Ok(ty.spec.filter_axes(|a| self.axes.contains(a)))
     }
-    /// Returns the spec that splits a captured value into blocks, inferred from its type.
-    pub(super) fn captured_spec(&self, ty: &ArrayType) -> Result<Spec> {
-        Ok(self.inherited_spec(ty)?)
+    /// Returns the spec of a captured value: it enters the region as a whole, with its unreduced and
+    /// reduced axes. It is an error if its type shards a dimension over an axis of the region.
+    pub(super) fn captured_spec(&self, ty: &ArrayType) -> Result<Spec, Fault> {
+        let own = ty.spec.filter_axes(|a| self.axes.contains(a));
+        let Some(d) = own.dims().iter().position(|axes| !axes.is_empty()) else { return Ok(own) };
+        let (axes, whole) = (own.dim(d), ty.spec.filter_dim_axes(|a| !self.axes.contains(a)));
+        let list: Axes = axes.iter().copied().collect();
+        let message = format!(
+            "the body of a `shard_map` over {} captures {ty}, whose dimension {d} is sharded over {list}: a captured value is the same on all devices",
+            self.axes
+        );
+        Err(fault(ErrorKind::Sharding, message)
+            .help(format!("to use each device's block, pass it as an argument with the spec `{own}`"))
+            .help(format!("to use all of it, gather it before the `shard_map`: `.reshard({whole})`")))
     }
     /// Returns the function that maps a captured value's type to its type inside the region.
     pub(super) fn capture_rule(&self) -> Box<CaptureTypeFn> {
         let border = self.clone();
         Box::new(move |ty| {
-            let spec = border.inherited_spec(ty)?;
+            let spec = border.captured_spec(ty)?;
             border.block_type(ty, spec)
         })
     }

@@ -35,6 +35,12 @@ use std::sync::Arc;
 /// The closure takes its blocks by reference or by value, with their types written out
 /// ([closures and arguments](crate#closures-and-arguments)).
 ///
+/// A value that the closure captures is the same on all devices: the whole array, not a block. On an
+/// auto axis an array is gathered if devices hold blocks of it. On an explicit axis it is an error if
+/// the type of a captured value shards a dimension over the axis: pass it as an argument. A captured
+/// partial sum (`{U:X}`) keeps its type. [`type_of`](crate::type_of()) of a captured value says, in
+/// the body, what the body's operations see.
+///
 /// ```
 /// use atmesh::prelude::*;
 /// let mesh = Mesh::new([("X", 8)])?;
@@ -44,6 +50,13 @@ use std::sync::Arc;
 ///     x.sum(..).psum("X")
 /// });
 /// assert_eq!(total.call(&a)?.item::<f32>()?, 496.0);
+///
+/// // each device multiplies its block by the captured sum of all elements
+/// let sum = a.sum(..);
+/// let scaled = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x / &sum).call(&a)?;
+/// assert_eq!(type_of(scaled), "float32[32@X]");
+/// let captured = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x / a.sum(..)).call(&a);
+/// assert!(captured.unwrap_err().to_string().contains("pass it as an argument"));
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[doc(alias("local_map", "pmap"))]
@@ -221,8 +234,8 @@ fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>,
     border.check_no_repeats(in_specs.iter().chain(&out_specs)).map_err(|f| at(f.into()))?;
     let Outgoing { types } = checks;
 
-    let captured =
-        piece.captures.iter().map(|c| border.captured_spec(&c.ty()?)).collect::<Result<Vec<Spec>>>()?;
+    let captured = piece.captures.iter().map(|c| Ok(border.captured_spec(&c.ty()?)?));
+    let captured = captured.collect::<Result<Vec<Spec>>>()?;
     let inputs: Vec<Array> = args.into_iter().chain(piece.captures).collect();
     let control = Control::ShardMap(ShardMapping {
         body: Arc::new(piece.program),

@@ -16,5 +16,5 @@ pub use handle::Array;
 pub(crate) use handle::{PlacedType, Repr};
 pub(crate) use record::{
     ArrayOrLiteral, CaptureTypeFn, OpenTrace, RecordedProgram, Setting, Trace, apply, apply_control, apply1,
-    apply1_ref, build, carried_errors, innermost, name_equation, poison, setting, tracing,
+    apply1_ref, build, carried_errors, innermost, name_equation, poison, setting, tracing, type_here,
 };

@@ -293,6 +293,26 @@ impl Trace {
     }
 }
 
+/// Returns the type that an array has for operations of the innermost trace, which may differ from
+/// its own type if it is captured.
+pub(crate) fn type_here(array: &Array) -> Result<ArrayType> {
+    let mut ty = array.ty()?;
+    let own = match array.repr() {
+        Repr::Traced(t) => Some(&t.trace),
+        _ => None,
+    };
+    let mut entered = Vec::new();
+    let mut at = innermost();
+    while let Some(trace) = at.filter(|t| own.is_none_or(|own| !Arc::ptr_eq(own, t))) {
+        at = trace.parent.clone();
+        entered.push(trace);
+    }
+    for enter in entered.iter().rev().filter_map(|t| t.capture_type.as_ref()) {
+        ty = enter(&ty)?;
+    }
+    Ok(ty)
+}
+
 fn wrong_thread_error(ty: &ArrayType) -> Error {
     let fault = Fault::new(ErrorKind::Trace, "this value belongs to a trace that is open on another thread")
         .help("use it on the thread that traces, or return it from the traced function and use the result");

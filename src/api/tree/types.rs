@@ -2,7 +2,7 @@
 
 use super::{Args, Path, Tree};
 use crate::api::array::Array;
-use crate::api::trace::Repr;
+use crate::api::trace::type_here;
 use std::fmt;
 
 /// The types of a tree's arrays, as text.
@@ -13,7 +13,8 @@ pub struct TypeOf(String);
 
 /// Returns the type of an array (`int32[4@X,2]`), or the types of a tree's arrays, as text.
 ///
-/// Scalars and ndarray values have the type that they would have as arguments.
+/// Scalars and ndarray values have the type that they would have as arguments. In the body of a
+/// [`shard_map`](crate::shard_map()), a captured value has the type that the body's operations see.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -41,10 +42,9 @@ pub fn type_of<T: Args>(value: T) -> TypeOf {
 }
 
 fn type_text_of(a: &Array) -> String {
-    match a.repr() {
-        Repr::Concrete(c) => c.ty.to_string(),
-        Repr::Traced(t) => t.value.ty.to_string(),
-        Repr::Poisoned(e) => e.to_string(),
+    match type_here(a) {
+        Ok(ty) => ty.to_string(),
+        Err(e) => e.to_string(),
     }
 }
 

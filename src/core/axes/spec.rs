@@ -129,6 +129,11 @@ impl Spec {
             reduced: cut(reduced),
         })
     }
+    /// Removes axes from the dimensions only; the sets stay.
+    pub(crate) fn filter_dim_axes(self, keep: impl Fn(Axis) -> bool) -> Spec {
+        let cut = |axes: &Axes| axes.iter().filter(|a| keep(*a)).collect::<Axes>();
+        self.with_dims(self.dims().iter().map(cut).collect())
+    }
 }
 impl PartialEq for Spec {
     fn eq(&self, other: &Spec) -> bool {

@@ -1,6 +1,6 @@
 //! Control operations: operations with nested programs.
 
-use super::Program;
+use super::{ManualCollective, Op, Program};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::Spec;
 use std::sync::Arc;
@@ -237,4 +237,19 @@ impl Control {
             Control::Print { .. } => Vec::new(),
         }
     }
+}
+
+/// Finds a collective of the program over any of these axes.
+pub(crate) fn collective_over(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
+    if axes.is_empty() {
+        return None;
+    }
+    program.equations.iter().find_map(|e| match &e.op {
+        Op::Prim(prim) => {
+            let collective = prim.collective().filter(ManualCollective::communicates)?;
+            let common: Axes = collective.axes().iter().copied().filter(|a| axes.contains(*a)).collect();
+            (!common.is_empty()).then(|| (prim.name(), common))
+        }
+        Op::Control(control) => control.bodies().into_iter().find_map(|body| collective_over(body, axes)),
+    })
 }

@@ -57,6 +57,7 @@ pub use crate::kernels::row_kernel::{
 };
 pub use builder::{Builder, Value};
 pub use call_site::{CallSite, UserOperand};
+pub(crate) use control::collective_over;
 pub use control::{CheckpointPolicy, Control, Loop, LoopOperands, ShardMapping};
 pub(crate) use env::{Env, FromLiteral};
 pub use factors::{Dim, DimMap, ExplicitRule, FactorLoop, Factors, Linearity, Priority};

@@ -1,6 +1,7 @@
 //! Verifies the invariants of per-device programs, in debug builds.
 
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, in_device_order, subtract};
+use crate::core::types::DType;
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source};
 use crate::partition::access::{is_within, piece_boxes};
 use crate::partition::boxes::{Region, full, take_missing};
@@ -81,6 +82,14 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
                 }
             }
             Step::While { cond, body, cond_fixed, body_fixed, carry, out } => {
+                let test = cond.outs.first().map(|s| &cond.slots[*s]);
+                let split = |s: &StoredValue| {
+                    let each = s.shape.iter().zip(&s.layout.dims);
+                    s.layout.partial.is_none() && each.clone().all(|(n, d)| d.num_shards() == *n)
+                };
+                if !test.is_some_and(|s| s.dtype == DType::Bool && split(s)) {
+                    return Err(at("the condition is not a bool of each device".into()));
+                }
                 let all = |fixed: &[Slot]| [fixed, carry].concat();
                 check_same(p, &all(cond_fixed), cond, &cond.ins).map_err(at)?;
                 check_same(p, &all(body_fixed), body, &body.ins).map_err(at)?;

@@ -3,9 +3,7 @@
 use crate::core::diagnostic::Result;
 use crate::core::mesh::Axis;
 use crate::core::types::{DType, Shape};
-use crate::ir::program::loop_nest::{
-    Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
-};
+use crate::ir::program::loop_nest::{Access, Source};
 use crate::ir::program::{Control, Equation, Loop, LoopOperands, Program, Var, VarInfo};
 use crate::partition::assign::pipeline;
 use crate::partition::assign::pipeline::PlannedProgram;
@@ -24,11 +22,6 @@ pub(crate) enum NestedInput {
     /// A stored value, with its type, layout and hidden dimensions.
     Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
 }
-
-/// The number of iterations reported for the body of a `while` loop, whose trip count is unknown.
-const REPORTED_WHILE_TRIPS: u64 = 1;
-/// The trip count of a `while` loop that costs are computed with.
-const ASSUMED_WHILE_TRIPS: u64 = 16;
 
 impl Lowering {
     /// Lowers a control equation, and returns its results.
@@ -191,7 +184,7 @@ impl Lowering {
 
     /// Returns the types and layouts of a loop's carries.
     /// `own` are the body's variables, `hidden` the axes that each of them varies over.
-    fn carry_values(&self, body: &Program, own: &[Var], hidden: &[Vec<Axis>]) -> Vec<StoredValue> {
+    pub(crate) fn carry_values(&self, body: &Program, own: &[Var], hidden: &[Vec<Axis>]) -> Vec<StoredValue> {
         let of = |(var, hidden): (&Var, &Vec<Axis>)| {
             let info = &body.vars[var.index()];
             let shape: Shape =
@@ -379,158 +372,11 @@ impl Lowering {
         let s = draft::map_nest(Access::from_loops(slot, dtype, &extents, &loops), &extents);
         LoweredValue::Slot(self.draft.add_local(s, layout, why), hidden)
     }
-
-    /// Lowers a `while` loop, and returns its results.
-    fn lower_while(
-        &mut self,
-        program: &Program,
-        e: &Equation,
-        (cond, cond_fixed): (&Program, usize),
-        (body, body_fixed): (&Program, usize),
-        operands: &[LoweredValue],
-        why: &StepOrigin,
-    ) -> Result<Vec<LoweredValue>> {
-        let (for_cond, rest) = operands.split_at(cond_fixed);
-        let (for_body, carry) = rest.split_at(body_fixed);
-        let axes_of = |vals: &[LoweredValue]| vals.iter().map(|v| v.hidden().to_vec()).collect::<Vec<_>>();
-        let mut hidden = axes_of(carry);
-        let test = loop {
-            let test = varying_axes(cond, [axes_of(for_cond), hidden.clone()].concat()).swap_remove(0);
-            let mut outs = varying_axes(body, [axes_of(for_body), hidden.clone()].concat());
-            // if devices stop after different numbers of iterations, their carries differ
-            outs.iter_mut().for_each(|o| o.extend(&test));
-            if !self.extend_hidden(&mut hidden, &outs) {
-                break test;
-            }
-        };
-        let carries = self.carry_values(body, &body.inputs[body_fixed..], &hidden);
-        let mut carry_slots = Vec::new();
-        for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
-            carry_slots.push(self.store_as(v, stored.dtype, hidden, &stored.layout, why));
-        }
-        let carry_ins = || carries.iter().zip(&hidden).map(|(s, h)| s.clone().into_nested_input(h));
-        let unsharded = Layout { dims: Vec::new(), partial: None };
-        // the loop continues as long as the condition is true on any device
-        let mut cond_slots = Vec::new();
-        let mut ins: Vec<NestedInput> =
-            for_cond.iter().map(|v| self.nested_input(v, &mut cond_slots)).collect();
-        ins.extend(carry_ins());
-        let test_program =
-            self.lower_nested(ins, (0..cond_slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
-                let outs = inner.run(cond, vals.to_vec())?;
-                Ok(vec![inner.any_device(&outs[0], &unsharded, why)])
-            })?;
-        self.adopt_inputs(&test_program, 0, &mut cond_slots, why);
-        let test_program = test_program.partitioned;
-        let mut body_slots = Vec::new();
-        let mut ins: Vec<NestedInput> =
-            for_body.iter().map(|v| self.nested_input(v, &mut body_slots)).collect();
-        let again = if test.is_empty() {
-            0
-        } else {
-            ins.extend(for_cond.iter().map(|v| self.nested_input(v, &mut body_slots)));
-            for_cond.len()
-        };
-        ins.extend(carry_ins());
-        // if devices stop after different numbers of iterations, each one keeps its carries once
-        // its own condition is false
-        let stepped = self.lower_nested(ins, (0..body_slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
-            let (fixed, rest) = vals.split_at(body_fixed);
-            let (for_cond, carry) = rest.split_at(again);
-            let next = inner.run(body, [fixed, carry].concat())?;
-            let mut slots = inner.store_carries(&next, &carries, &hidden, why);
-            if !test.is_empty() {
-                let holds = inner.run(cond, [for_cond, carry].concat())?.swap_remove(0);
-                for (k, slot) in slots.iter_mut().enumerate() {
-                    let now = LoweredValue::Slot(*slot, hidden[k].clone());
-                    let block = &carries[k].shape[hidden[k].len()..];
-                    let choice = [&holds, &now, &carry[k]];
-                    *slot =
-                        inner.select(choice, block, carries[k].dtype, &hidden[k], &carries[k].layout, why);
-                }
-            }
-            Ok(slots)
-        })?;
-        self.adopt_inputs(&stepped, 0, &mut body_slots, why);
-        let stepped = stepped.partitioned;
-        let out: Vec<Slot> =
-            carries.iter().map(|c| self.draft.add_slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
-        let step = Step::While {
-            cond: Box::new(test_program.program),
-            body: Box::new(stepped.program),
-            cond_fixed: cond_slots,
-            body_fixed: body_slots,
-            carry: carry_slots,
-            out: out.clone(),
-        };
-        if let Some(item) = self.push_step(step, why) {
-            item.nested_collectives.push((test_program.collectives, REPORTED_WHILE_TRIPS));
-            item.nested_collectives.push((stepped.collectives, REPORTED_WHILE_TRIPS));
-        }
-        let mut placed = Vec::new();
-        for ((slot, hidden), var) in out.into_iter().zip(hidden).zip(&e.outputs) {
-            placed.push(self.with_placement(
-                LoweredValue::Slot(slot, hidden),
-                &program.vars[var.index()],
-                why,
-            ));
-        }
-        Ok(placed)
-    }
-
-    /// Computes `choice[1]` where `choice[0]` is true, and `choice[2]` elsewhere.
-    /// The result is stored with the given hidden dimensions.
-    pub(crate) fn select(
-        &mut self,
-        choice: [&LoweredValue; 3],
-        block: &[usize],
-        dtype: DType,
-        hidden: &[Axis],
-        layout: &Layout,
-        why: &StepOrigin,
-    ) -> Slot {
-        let all: Vec<_> = (0..block.len()).map(Some).collect();
-        let reads = vec![
-            Access::from_loops(0, DType::Bool, block, &[]),
-            Access::from_loops(1, dtype, block, &all),
-            Access::from_loops(2, dtype, block, &all),
-        ];
-        let code = ScalarCode::single(
-            ScalarOp::Select,
-            dtype,
-            dtype,
-            &[ScalarArg::Access(0), ScalarArg::Access(1), ScalarArg::Access(2)],
-        );
-        let s = LoopNest {
-            extents: block.to_vec(),
-            rank: block.len(),
-            dtype,
-            accesses: reads,
-            compute: Compute::Map(code),
-        };
-        let operands: Vec<LoweredValue> = choice.into_iter().cloned().collect();
-        let s = self.with_hidden_dims(s, &operands, hidden);
-        self.emit(s, layout.clone(), why, false)
-    }
-
-    /// Computes whether a bool is true on any device.
-    fn any_device(&mut self, v: &LoweredValue, unsharded: &Layout, why: &StepOrigin) -> Slot {
-        let slot = self.as_slot(v, why);
-        let extents = self.axis_sizes(v.hidden());
-        if extents.is_empty() {
-            return self.draft.with_layout(slot, unsharded.clone(), why);
-        }
-        let all: Vec<_> = (0..extents.len()).map(Some).collect();
-        let reads = vec![Access::from_loops(slot, DType::Bool, &extents, &all)];
-        let body = Compute::Reduce { reducer: Reducer::Or, code: ScalarCode::copy(DType::Bool) };
-        let s = LoopNest { extents, rank: 0, dtype: DType::Bool, accesses: reads, compute: body };
-        self.emit(s, unsharded.clone(), why, false)
-    }
 }
 
 impl StoredValue {
     /// Converts the value to an input of a nested program.
-    fn into_nested_input(self, hidden: &[Axis]) -> NestedInput {
+    pub(crate) fn into_nested_input(self, hidden: &[Axis]) -> NestedInput {
         let StoredValue { dtype, shape, layout } = self;
         NestedInput::Slot { dtype, shape, layout, hidden: hidden.to_vec() }
     }

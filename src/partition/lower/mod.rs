@@ -14,6 +14,7 @@ mod program;
 mod to_partial;
 mod two_phase;
 mod varying;
+mod while_loops;
 
 pub use program::partition;
 pub(crate) use program::partition_for;

@@ -130,6 +130,7 @@ pub(super) fn new_collective(
         messages: seen.messages,
         messages_exact: seen.messages_exact,
         count: 1,
+        per_iteration: false,
         op: why.op.clone(),
         location: why.location,
         phase: why.phase,

@@ -14,6 +14,15 @@ fn format_estimate(n: u64, exact: bool) -> String {
     format!("{}{n}", if exact { "" } else { "≈" })
 }
 
+/// Formats the number of executions.
+fn format_count(c: &Collective) -> String {
+    match (c.per_iteration, c.count) {
+        (false, n) => n.to_string(),
+        (true, 1) => "per iteration".into(),
+        (true, n) => format!("{n} per iteration"),
+    }
+}
+
 /// Formats a size in larger units, such as ` (621 MB)`.
 /// Empty below 1 MB.
 fn format_bytes(bytes: u64) -> String {
@@ -55,7 +64,7 @@ impl Collectives {
                 format_estimate(c.bytes_per_device, c.exact) + &format_bytes(c.bytes_per_device),
                 format_estimate(c.total_bytes, c.exact) + &format_bytes(c.total_bytes),
                 format_estimate(c.messages, c.messages_exact),
-                c.count.to_string(),
+                format_count(c),
                 c.phase.name().into(),
                 c.op.clone(),
                 line,
@@ -152,6 +161,7 @@ mod tests {
             messages: 2,
             messages_exact: true,
             count: 1,
+            per_iteration: false,
             op: "dot_general".into(),
             location: None,
             phase: Phase::Forward,

@@ -245,7 +245,7 @@ pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
                     let ins = |fixed: &[Slot]| {
                         fixed.iter().map(|s| vals[*s].clone()).chain(now.clone()).collect::<Vec<_>>()
                     };
-                    if plain(cond, &ins(cond_fixed))[0][0] == 0.0 {
+                    if plain(cond, &ins(cond_fixed))[0].iter().all(|x| *x == 0.0) {
                         break;
                     }
                     now = plain(body, &ins(body_fixed));
@@ -520,8 +520,11 @@ pub(super) fn devices(
                         fixed.iter().map(|s| own(&stores, *s)).chain(now.iter().cloned()).collect()
                     };
                     let test = devices(cond, &ins(cond_fixed), traffic);
-                    assert!(test[0].iter().all(|b| b.data == test[0][0].data), "devices agree to go on");
-                    if test[0][0].data[0] == 0.0 {
+                    // a test with dimensions has one element for each device
+                    let each = cond.slots[cond.outs[0]].shape.rank() > 0;
+                    let agree = test[0].iter().all(|b| b.data == test[0][0].data);
+                    assert!(each || agree, "devices agree to go on");
+                    if test[0].iter().all(|b| b.data[0] == 0.0) {
                         break;
                     }
                     now = devices(body, &ins(body_fixed), traffic);

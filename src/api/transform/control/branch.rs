@@ -9,7 +9,7 @@ use crate::api::tree::{Args, Output, Path, Tree, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, Scalar};
-use crate::ir::program::{CallSite, Control, ManualCollective, Op, Program};
+use crate::ir::program::{CallSite, Control, Program, collective_over};
 use std::sync::Arc;
 
 /// Runs `then()` if `pred` is true, otherwise `other()`.
@@ -66,7 +66,7 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
     choose(BranchSelector::Switch, CallSite::here("switch"), which, &results)
 }
 
-pub(super) fn choose<T: Tree>(
+fn choose<T: Tree>(
     chooser: BranchSelector,
     call: CallSite<'_>,
     which: Array,
@@ -112,7 +112,7 @@ fn run<T: Tree>(
     }
     if ty.dtype != wanted {
         let help = match chooser {
-            BranchSelector::Cond | BranchSelector::Loop => "compare it: `.gt(0)`, `.ne(0)`",
+            BranchSelector::Cond => "compare it: `.gt(0)`, `.ne(0)`",
             BranchSelector::Switch => "convert it: `.astype(I32)`",
         };
         return reject(
@@ -141,23 +141,12 @@ fn run<T: Tree>(
     }
     // devices that take different branches would wait for each other
     if let Some((name, axes)) = pieces.iter().find_map(|p| collective_over(&p.program, &ty.varying)) {
-        let fault = match chooser {
-            BranchSelector::Loop => {
-                let message = format!(
-                    "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
-                );
-                Fault::new(ErrorKind::Varying, message)
-                    .help(format!("continue while any device does: `.pmax({})`", axes.quoted()))
-            }
-            BranchSelector::Cond | BranchSelector::Switch => {
-                let message = format!(
-                    "devices along {axes} may take different branches, and one of them has {name} over {axes}"
-                );
-                Fault::new(ErrorKind::Varying, message)
-                    .help(format!("do the {name} before the branches"))
-                    .help("or choose by a value that is the same on all of these devices")
-            }
-        };
+        let message = format!(
+            "devices along {axes} may take different branches, and one of them has {name} over {axes}"
+        );
+        let fault = Fault::new(ErrorKind::Varying, message)
+            .help(format!("do the {name} before the branches"))
+            .help("or choose by a value that is the same on all of these devices");
         return Err(call.error(fault, || vec![ty.to_string()]));
     }
     let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
@@ -173,23 +162,8 @@ fn run<T: Tree>(
     Ok(tree_of(&pieces[0].out, results))
 }
 
-/// Finds a collective of the program over any of these axes.
-fn collective_over(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
-    if axes.is_empty() {
-        return None;
-    }
-    program.equations.iter().find_map(|e| match &e.op {
-        Op::Prim(prim) => {
-            let collective = prim.collective().filter(ManualCollective::communicates)?;
-            let common: Axes = collective.axes().iter().copied().filter(|a| axes.contains(*a)).collect();
-            (!common.is_empty()).then(|| (prim.name(), common))
-        }
-        Op::Control(control) => control.bodies().into_iter().find_map(|body| collective_over(body, axes)),
-    })
-}
-
-/// Adds the axes over which the selecting operand varies to the varying axes of a result.
-fn varying_with(mut ty: ArrayType, which: &ArrayType) -> ArrayType {
+/// Adds the axes over which the selecting operand varies to the varying axes of a type.
+pub(super) fn varying_with(mut ty: ArrayType, which: &ArrayType) -> ArrayType {
     if which.varying.iter().all(|a| ty.varying.contains(a)) {
         return ty;
     }

@@ -1,9 +1,7 @@
-//! Loops: `fori_loop`, `while_loop`, `scan` and `map`.
+//! Loops of known length: `fori_loop`, `scan` and `map`.
 
-use super::branch::choose;
-use super::branch::predicate;
-use super::branch_selector::BranchSelector;
 use super::unify::carry_types;
+use super::while_loops::run_while;
 use super::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::{apply_control, poison};
@@ -42,7 +40,7 @@ pub fn fori_loop<B: Operand, A: Args, R: Output<Tree = A::Owned>>(
     out.unwrap_or_else(|e| poison_tree(&init, e))
 }
 
-fn poison_tree<T: Tree>(like: &T, error: Error) -> T {
+pub(super) fn poison_tree<T: Tree>(like: &T, error: Error) -> T {
     let _ = poison(error.clone());
     poisoned_tree(like, &error)
 }
@@ -106,120 +104,7 @@ fn fori_dynamic<T: Tree>(
     let below = |(i, _): &(Array, T)| Ok(i.lt(&hi));
     let next = |(i, carry): (Array, T)| Ok((&i + 1, body(i, carry)?));
     let init = (lo, tree_of(init, collect(init)));
-    Ok(run_while(&init, &below, &next, call)?.1)
-}
-
-/// Runs `body(carry)` while `cond(&carry)` is true, and returns the last carry.
-///
-/// `body` takes the carry by value, `cond` by reference.
-///
-/// In a `shard_map` body, devices may leave the loop at different iterations if the loop has no
-/// collective over their axes.
-///
-/// ```
-/// use atmesh::prelude::*;
-/// let (_, n) = while_loop((Array::from(100), Array::from(0)), |(x, _)| x.gt(1),
-///     |(x, n)| (x / 2, n + 1));
-/// assert_eq!(n.item::<i32>()?, 6);
-/// # Ok::<(), atmesh::Error>(())
-/// ```
-#[track_caller]
-pub fn while_loop<A: Args, P: Operand, R: Output<Tree = A::Owned>>(
-    init: A,
-    cond: impl Fn(&A::Owned) -> P,
-    body: impl Fn(A::Owned) -> R,
-) -> A::Owned {
-    let call = CallSite::here("while_loop");
-    let init = init.into_tree();
-    let cond = |x: &A::Owned| Ok(predicate(cond(x)));
-    let out = run_while(&init, &cond, &|x| body(x).into_result(), call);
-    out.unwrap_or_else(|e| poison_tree(&init, e))
-}
-
-fn run_while<T: Tree>(
-    init: &T,
-    cond: &dyn Fn(&T) -> Result<Array>,
-    body: &dyn Fn(T) -> Result<T>,
-    call: CallSite<'_>,
-) -> Result<T> {
-    check_errors(init)?;
-    let before = types_of(init);
-    let test = RecordedClosure::record(&before, |leaves| cond(&tree_of(init, leaves)));
-    let test = match test {
-        Ok(test) => test,
-        // trace the body too, so that its errors are also reported
-        Err(e) => {
-            let step = RecordedClosure::record(&before, |leaves| body(tree_of(init, leaves)));
-            return Err(Error::combine(std::iter::once(e).chain(step.err())));
-        }
-    };
-    let holds = &test.program.output_types()[0];
-    let rejection = if holds.rank() != 0 {
-        Some(
-            Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool"))
-                .help("reduce it to one: `.all(..)`, `.any(..)`"),
-        )
-    } else if holds.dtype != DType::Bool {
-        Some(
-            Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]"))
-                .help("compare it: `.gt(0)`, `.ne(0)`"),
-        )
-    } else {
-        None
-    };
-    if let Some(fault) = rejection {
-        return Err(call.error(fault, || vec![holds.to_string()]));
-    }
-    let varying = holds.varying.clone();
-    let step = RecordedClosure::record(&before, |leaves| body(tree_of(init, leaves)))?;
-    if let Some(how) = init.differs(&step.out, &mut Path::named()) {
-        return Err(mismatch("the carry before the body and after it", &how, call));
-    }
-    let again = |types: &[ArrayType]| {
-        let step = RecordedClosure::record(types, |leaves| body(tree_of(init, leaves))).ok()?;
-        Some(step.program.output_types())
-    };
-    let types = carry_types(call, init, &before, &step.program, &again)?;
-    if !varying.is_empty() {
-        return while_any(&varying, init, &test, &step, call);
-    }
-    // loop-invariant inputs come first
-    let (mut cond_program, mut body_program) = (test.program, step.program);
-    cond_program.inputs.rotate_right(test.captures.len());
-    body_program.inputs.rotate_right(step.captures.len());
-    let control = Control::While {
-        cond: Arc::new(cond_program),
-        body: Arc::new(body_program),
-        cond_fixed: test.captures.len(),
-        body_fixed: step.captures.len(),
-    };
-    let inputs: Vec<Array> = test.captures.into_iter().chain(step.captures).chain(collect(init)).collect();
-    Ok(tree_of(init, apply_control(control, &inputs, types, call)?))
-}
-
-/// Runs a loop that devices leave at different iterations.
-///
-/// All devices iterate while any of them continues; the others keep their carry.
-fn while_any<T: Tree>(
-    axes: &Axes,
-    init: &T,
-    test: &RecordedClosure<Array>,
-    step: &RecordedClosure<T>,
-    call: CallSite<'_>,
-) -> Result<T> {
-    // prepends to the carry's arrays the flag that is true if this device continues
-    let with = |carry: Vec<Array>| -> Result<Vec<Array>> {
-        let holds = test.inline(&carry, call)?;
-        Ok(holds.into_iter().chain(carry).collect())
-    };
-    let any = |state: &Vec<Array>| Ok(state[0].pmax(axes.clone()));
-    let next = |state: Vec<Array>| {
-        let step = || with(step.inline(&state[1..], call)?);
-        Ok(choose(BranchSelector::Loop, call, state[0].clone(), &[&step, &|| Ok(state.clone())]))
-    };
-    let start = with(collect(init))?;
-    let mut last = run_while(&start, &any, &next, call)?;
-    Ok(tree_of(init, last.split_off(1)))
+    Ok(run_while(&init, &below, &next, (call, Some(0)))?.1)
 }
 
 /// Runs `body(carry, x)` for each slice of `xs` along its first dimension.
@@ -431,7 +316,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
         types.truncate(carry);
         Some(types)
     };
-    let mut types = carry_types(call, init, &before, &piece.program, &again)?;
+    let mut types = carry_types((call, None), init, &before, &piece.program, &again)?;
     let last = i64::try_from(steps.length).map_or(i64::MAX, |n| steps.start.saturating_add(n - 1));
     if last > i32::MAX.into() {
         let fault =
@@ -454,7 +339,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
     Ok((tree_of(init, results), tree_of(&out.1, ys)))
 }
 
-fn types_of<T: Tree>(tree: &T) -> Vec<ArrayType> {
+pub(super) fn types_of<T: Tree>(tree: &T) -> Vec<ArrayType> {
     collect(tree).iter().filter_map(|a| a.type_ref().ok().cloned()).collect()
 }
 

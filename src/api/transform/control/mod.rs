@@ -12,20 +12,22 @@ mod branch_selector;
 mod loops;
 mod print;
 pub(super) mod unify;
+mod while_loops;
 
 pub use axis_modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use batched_map::{MapOptions, map_with};
 pub use branch::{cond, switch};
-pub use loops::{ScanOptions, fori_loop, map, scan, scan_with, while_loop};
+pub use loops::{ScanOptions, fori_loop, map, scan, scan_with};
 pub use print::debug_print_values;
+pub use while_loops::while_loop;
 
 use super::jit::record_body;
 use crate::api::array::Array;
-use crate::api::trace::{OpenTrace, RecordedProgram, build, poison};
+use crate::api::trace::{OpenTrace, RecordedProgram, poison};
 use crate::api::tree::{Path, Tree, collect};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{ArrayType, DType};
-use crate::ir::program::{CallSite, Program, Var, VarInfo};
+use crate::ir::program::{Program, Var, VarInfo};
 use std::cell::RefCell;
 
 /// A closure recorded as a program. Its inputs are the declared ones, then the captures.
@@ -45,12 +47,6 @@ impl<O: Tree> RecordedClosure<O> {
         f: impl FnOnce(Vec<Array>) -> Result<O>,
     ) -> Result<RecordedClosure<O>> {
         RecordedClosure::record_in(OpenTrace::new()?, types, f)
-    }
-    /// Inlines the program into the current trace, on these inputs.
-    /// The closure is not called again.
-    fn inline(&self, inputs: &[Array], call: CallSite<'_>) -> Result<Vec<Array>> {
-        let inputs: Vec<Array> = inputs.iter().chain(&self.captures).cloned().collect();
-        build(&inputs, call, |b, values| Ok(b.inline(&self.program, values)))
     }
     /// Records a closure in a trace that was opened for it.
     pub(crate) fn record_in(

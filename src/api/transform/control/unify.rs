@@ -45,12 +45,29 @@ fn changed_at(body: &Program, result: usize, kind: ErrorKind) -> Option<SourceLo
     at.location
 }
 
+/// The call of a loop, and the first part of the paths of the leaves that the loop adds to the user's
+/// carry, if it adds any: the carry is then a pair of them and the user's tree.
+pub(crate) type CarryNames<'a> = (CallSite<'a>, Option<usize>);
+
+/// Returns the name of a carry, as the user wrote it.
+pub(super) fn carry_name(path: &Path, hidden: Option<usize>) -> String {
+    let parts = path.parts();
+    let own = match hidden {
+        Some(first) if parts.first().is_some_and(|p| **p == first.to_string()) => {
+            return "the counter".into();
+        }
+        Some(_) => &parts[1..],
+        None => parts,
+    };
+    if own.is_empty() { "the carry".into() } else { format!("the carry `{}`", own.join(".")) }
+}
+
 /// Returns the types of a loop's carries. It is an error, with a source location, if the body
 /// changes the type of a carry.
 ///
 /// `again` returns the types that the body produces from given carry types.
 pub(crate) fn carry_types<T: Tree>(
-    call: CallSite<'_>,
+    (call, hidden): CarryNames<'_>,
     tree: &T,
     before: &[ArrayType],
     body: &Program,
@@ -75,9 +92,7 @@ pub(crate) fn carry_types<T: Tree>(
             Some(ty) => types.push(ty),
             None => {
                 let kind = first_difference(was, is);
-                let name =
-                    if path.parts().is_empty() { "the carry".into() } else { format!("the carry `{path}`") };
-                let what = difference(kind);
+                let (name, what) = (carry_name(path, hidden), difference(kind));
                 let message = format!(
                     "{name} is {was} before the body and {is} after it: {what} of a carry may not change"
                 );

@@ -63,11 +63,13 @@ impl Planner {
                     cond_carry: w.cond_carry.iter().map(|s| *s as u32 + c).collect(),
                     carry: self.plan_carries(flow, &w.carry, (base, b), &alone, &others, &mut size),
                     test: w.cond.outs[0] as u32 + c,
+                    test_elements: value_bytes(&w.cond, w.cond.outs[0]),
                     cond,
                     body,
                 };
                 self.locations[k.test as usize] = BufferLocation::Arena(size);
-                (NodeKernel::While(Box::new(k)), size + 64)
+                let size = size + k.test_elements.next_multiple_of(64);
+                (NodeKernel::While(Box::new(k)), size)
             }
             BufferOp::Branch(b) => {
                 let (mut arms, mut wires, mut size) = (Vec::new(), Vec::new(), 0);

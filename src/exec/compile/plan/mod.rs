@@ -210,6 +210,8 @@ pub(crate) struct WhileKernel {
     pub(crate) carry: Vec<CarryBuffers>,
     /// The slot of the condition's result.
     pub(crate) test: u32,
+    /// The number of its elements: the loop runs while any of them is true.
+    pub(crate) test_elements: usize,
 }
 
 /// A choice among several plans.

@@ -305,11 +305,11 @@ impl Runner<'_> {
             for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
                 base[*inner as usize] = base[c.body_out as usize];
             }
-            // SAFETY: `base` is valid (caller contract); the condition is a bool, and it is written
-            // again only after a barrier
+            // SAFETY: `base` is valid (caller contract); the condition has `test_elements` bools, and
+            // they are written again only after a barrier
             let go = unsafe {
                 self.run_plan(&w.cond, base)?;
-                *base[w.test as usize] != 0
+                std::slice::from_raw_parts(base[w.test as usize], w.test_elements).iter().any(|b| *b != 0)
             };
             if !go {
                 break;

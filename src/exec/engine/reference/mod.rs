@@ -163,7 +163,10 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Re
             let with = |fixed: &[Slot], carries: &[Rc<ReferenceValue>]| {
                 slot_values(values, fixed).into_iter().chain(carries.iter().cloned()).collect::<Vec<_>>()
             };
-            while run(cond, with(cond_fixed, &carries))[0].element(0).to_i128() != 0 {
+            let goes_on = |test: &ReferenceValue| {
+                (0..test.shape.num_elements()).any(|k| test.element(k).to_i128() != 0)
+            };
+            while goes_on(&run(cond, with(cond_fixed, &carries))[0]) {
                 carries = run(body, with(body_fixed, &carries));
             }
             out.iter().copied().zip(carries).collect()
