@@ -137,7 +137,7 @@ fn the_smallest_tensor_parallelism_that_fits_is_best() -> Result<()> {
         };
         // the fewest parts of the batch, whose gradients are accumulated, with which any mesh fits
         let fitting = |parts: usize| -> Result<Vec<(usize, f64)>> {
-            let divides = |t: &usize| heads % t == 0 && (batch / parts) % (gpus / t) == 0;
+            let divides = |t: &usize| heads % t == 0 && (batch / parts).is_multiple_of(gpus / t);
             let mut all = Vec::new();
             for t in [1, 2, 4, 8, 16].into_iter().filter(divides) {
                 let plan = Decoder { parts, ..model }.plan(gpus / t, t, &selene())?;
