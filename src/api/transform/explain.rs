@@ -2,6 +2,9 @@
 //!
 //! Every suggestion is verified by tracing and lowering the edited function.
 
+use super::explain_edits::{
+    EditSite, alternatives, consumers, describe_edit, describe_op, first_output, sites_of_line, trial_edit,
+};
 use super::jit::Jit;
 use super::stages::paths;
 use super::stages::{LeafType, Lowered, Traced};
@@ -11,11 +14,10 @@ use crate::api::trace::what_if;
 use crate::api::trace::what_if::{Site, TrialEdit};
 use crate::api::tree::{CallArgs, Path, Tree};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::mesh::{Axes, AxisType, Mesh};
+use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::{Sharding, Spec};
 use crate::core::util::small_sort;
-use crate::ir::ops::sharding::{Constrain, Reshard};
-use crate::ir::program::{Builder, Control, Equation, Input, Op, Phase, Program, Value, Var};
+use crate::ir::program::{Builder, Input, Op, Phase, Value, Var};
 use crate::partition::plan::{Link, Machine, Plan};
 use crate::partition::provenance::{self, ValueSource};
 use crate::partition::{Collective, Collectives, StepOrigin};
@@ -55,19 +57,6 @@ pub struct Suggestion {
     pub peak_bytes: u64,
     /// The figures of the unedited program: this collective's bytes, all bytes, peak bytes.
     baseline: [u64; 3],
-}
-
-/// The target of an edit.
-#[derive(Clone, Debug, PartialEq)]
-enum EditSite {
-    /// The sharding of an argument, by its leaf index.
-    Argument(usize),
-    /// The result of an operation.
-    Value(Site),
-    /// The requested result sharding of an operation.
-    OutSharding(Site),
-    /// The result of the function with this index.
-    Result(usize),
 }
 
 impl<I: Tree, O: Tree> Lowered<I, O> {
@@ -162,6 +151,9 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
             }
             places.extend(readers.into_iter().map(EditSite::Value));
         }
+        if let (Some(place), Phase::Backward) = (c.location, c.phase) {
+            sites_of_line(self.program(), place, &mut places);
+        }
         if let Some(by) = &c.for_consumer {
             let how = if c.requested { "asks for" } else { "reads" };
             chain.push(format!("{} {how} its result so", describe_op(&by.op, by.location, by.phase)));
@@ -218,54 +210,9 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
             return Some((mesh, self.requested_out_sharding(site)?, info.ty.shape.to_vec()));
         }
         let spec = info.placement.as_ref().and_then(|p| spec_of(&mesh, p)).unwrap_or(info.ty.spec);
-        let spec = spec.padded(info.ty.rank()).unreduced(Axes::none());
+        let spec = spec.padded(info.ty.rank()).unreduced(Axes::none()).reduced(info.ty.spec.reduced_axes());
         Some((mesh, spec, info.ty.shape.to_vec()))
     }
-}
-
-/// Finds an operation by its site. Returns its program, its equation and its first result.
-fn first_output<'a>(program: &'a Program, site: &Site) -> Option<(&'a Program, &'a Equation, Var)> {
-    program.equations.iter().find_map(|e| {
-        let own = e.op.name() == site.op && e.location == Some(site.location) && e.phase == Phase::Forward;
-        let own = own.then(|| e.outputs.first().map(|v| (program, e, *v))).flatten();
-        let nested =
-            || if let Op::Control(c) = &e.op { bodies(c).find_map(|b| first_output(b, site)) } else { None };
-        own.or_else(nested)
-    })
-}
-
-/// Returns the operations that read a value, in the forward phase.
-fn consumers(program: &Program, var: Var) -> Vec<Site> {
-    let reads = |e: &&Equation| e.inputs.contains(&Input::Var(var)) && e.phase == Phase::Forward;
-    let site = |e: &Equation| Some(Site { op: e.op.name().to_string(), location: e.location? });
-    program.equations.iter().filter(reads).filter_map(site).collect()
-}
-
-fn bodies(c: &Control) -> impl Iterator<Item = &Program> {
-    c.bodies().into_iter().map(|b| &**b)
-}
-
-/// Formats an operation with its source location and phase.
-fn describe_op(op: &str, location: Option<SourceLocation>, phase: Phase) -> String {
-    let line = location.map_or(String::new(), |p| format!(" at {}:{}", p.file(), p.line()));
-    let phase = if phase == Phase::Forward { String::new() } else { format!(" ({})", phase.name()) };
-    format!("{op}{line}{phase}")
-}
-
-/// Returns the shardings to try: `spec` without the axes, and with them moved to each dimension.
-fn alternatives(mesh: &Mesh, spec: Spec, shape: &[usize], axes: &Axes) -> Vec<Spec> {
-    let without = spec.filter_axes(|a| !axes.contains(a));
-    let num_shards: usize = axes.iter().map(|a| mesh.axis_size(a).unwrap_or(1)).product();
-    let along = (0..shape.len()).map(|d| {
-        let held: usize = without.dim(d).iter().map(|a| mesh.axis_size(*a).unwrap_or(1)).product();
-        let divides = shape[d].is_multiple_of(held.max(1) * num_shards.max(1));
-        divides.then(|| {
-            let entry: Axes = without.dim(d).iter().copied().chain(axes.iter()).collect();
-            without.with_dim(d, &entry)
-        })
-    });
-    let all = std::iter::once(Some(without)).chain(along).flatten();
-    all.filter(|s| s.dims() != spec.dims()).collect()
 }
 
 /// The maximum number of equations traced again for one explanation.
@@ -402,50 +349,6 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
 /// Returns true if both are the same collective of the same operation.
 fn is_same_collective(a: &Collective, b: &Collective) -> bool {
     (&a.op, a.location, a.phase, a.role) == (&b.op, b.location, b.phase, b.role) && a.axes.same_set(&b.axes)
-}
-
-/// Returns the edit that changes the sharding at `at` to `to`.
-///
-/// Returns `None` unless the axes are all explicit or all auto: a program can request a sharding
-/// only over such axes.
-fn trial_edit(mesh: &Mesh, at: &EditSite, to: Spec, axes: &Axes) -> Option<TrialEdit> {
-    let only = |ty| axes.iter().all(|a| mesh.axis_type(a) == Some(ty));
-    let of = |ty| to.filter_axes(|a| mesh.axis_type(a) == Some(ty));
-    if let EditSite::OutSharding(_) = at {
-        only(AxisType::Explicit).then_some(TrialEdit::OutSharding(to))
-    } else if only(AxisType::Explicit) {
-        Some(TrialEdit::Reshard(Reshard::new(mesh.clone(), of(AxisType::Explicit))))
-    } else if only(AxisType::Auto) {
-        Some(TrialEdit::Constrain(Constrain::new(mesh.clone(), of(AxisType::Auto))))
-    } else {
-        None
-    }
-}
-
-/// Formats an edit as the user would write it.
-fn describe_edit(at: &EditSite, ask: &TrialEdit, [was, to]: [Spec; 2], names: &[String]) -> String {
-    let call = match ask {
-        TrialEdit::OutSharding(out) => format!("`{out}`"),
-        TrialEdit::Reshard(r) => format!("`.reshard({})`", r.spec),
-        TrialEdit::Constrain(c) => format!("`.constrain({})`", c.spec),
-    };
-    match at {
-        EditSite::Argument(n) => {
-            let name = names
-                .get(*n)
-                .filter(|n| !n.is_empty())
-                .map_or("the argument".into(), |n| format!("argument {n}"));
-            format!("shard {name} as `{to}`")
-        }
-        EditSite::Value(site) => {
-            format!("write {call} after {}", self::describe_op(&site.op, Some(site.location), Phase::Forward))
-        }
-        EditSite::OutSharding(site) => {
-            let op = self::describe_op(&site.op, Some(site.location), Phase::Forward);
-            format!("ask {op} for {call}, instead of `{was}`")
-        }
-        EditSite::Result(n) => format!("write {call} after result {n}"),
-    }
 }
 
 /// Formats a number of bytes with a unit.

@@ -9,6 +9,7 @@ pub(crate) mod control;
 mod custom;
 mod derivative;
 mod explain;
+mod explain_edits;
 mod implicit_reshard;
 mod jacobian;
 mod jit;

@@ -132,7 +132,9 @@ pub(super) fn transpose_jit(
     turned: &TransposedOp<'_>,
 ) -> Result<Vec<Option<Value>>> {
     let Control::Jit { body, policy, recomputes } = call else { unreachable!("called for calls only") };
-    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |_| CotangentExit::Unfitted)?;
+    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |i| {
+        if turned.unreduced[i].is_empty() { CotangentExit::Unfitted } else { CotangentExit::Unreduced }
+    })?;
     let operands = [turned.known_operands(), turned.cotangents()].concat();
     let types = back.program.output_types();
     let control = Control::Jit {

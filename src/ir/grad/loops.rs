@@ -294,7 +294,7 @@ pub(super) fn transpose_loop(
     let back = loop {
         // in the loop, sums of cotangents of loop-invariant operands keep their type; they are
         // converted once, after the loop
-        let leave = |i| if i <= l.fixed { CotangentExit::Unfitted } else { CotangentExit::Fitted };
+        let leave = |i| if i <= l.fixed { CotangentExit::Unreduced } else { CotangentExit::Fitted };
         let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat(), leave)?;
         let reached = &back.reached[n_fixed..n_fixed + l.carry];
         if reached.iter().zip(&carries).all(|(r, c)| *c || !*r) {

@@ -16,7 +16,8 @@
 //! transpose rule returns is converted to this type
 //! ([`Builder::fit_cotangent`](crate::ir::program::Builder::fit_cotangent)). Only this conversion
 //! inserts the sum over devices for an implicit cast, and the reshard for an implicit join of
-//! shardings.
+//! shardings. Contributions to one cotangent that are partial values over explicit axes are added
+//! before they are converted (`unreduced`).
 
 mod call;
 mod cond;
@@ -26,6 +27,7 @@ mod linearize;
 mod loops;
 mod shard_map;
 mod transpose;
+mod unreduced;
 mod util;
 
 use crate::core::diagnostic::{ErrorKind, Fault, Result};

@@ -1,12 +1,17 @@
 //! Transposes linear programs: computes cotangents of inputs from cotangents of results.
 
+use super::unreduced::UnreducedCotangents;
 use super::util::{as_var, input_types, inputs};
 use super::{call, cond, loops, shard_map};
 use crate::core::diagnostic::Result;
+use crate::core::mesh::{Axes, AxisType};
 use crate::core::types::ArrayType;
+use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, select};
 use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Control, Env, Equation, Op, Phase, Program, TransposeArgs, Value, verify};
+use crate::ir::program::{
+    Builder, Control, Env, Equation, Input, Op, Phase, Prim, Program, TransposeArgs, Value, Var, verify,
+};
 
 /// A transposed linear program.
 #[derive(Clone, Debug)]
@@ -27,6 +32,9 @@ pub(super) enum CotangentExit {
     /// The cotangent keeps its type if all its contributions have the same type.
     /// The caller converts it, after it has added more contributions.
     Unfitted,
+    /// As `Unfitted`, and the cotangent stays unreduced if it is a sum of partial values.
+    /// The caller adds more partial values to it.
+    Unreduced,
 }
 
 /// Transposes a program that is linear in the marked inputs.
@@ -64,6 +72,8 @@ pub(super) struct TransposedOp<'a> {
     pub(super) types: Vec<ArrayType>,
     /// The cotangents of the results; `None` is zero.
     pub(super) cts: &'a [Option<Value>],
+    /// The axes over which the cotangent of each operand stays unreduced.
+    pub(super) unreduced: Vec<Axes>,
 }
 
 impl TransposedOp<'_> {
@@ -126,8 +136,21 @@ pub(super) fn backward_pass(
             cts[v.index()].add(b, ct)?;
         }
     }
+    let unreduced = UnreducedCotangents::find(program, &linear, |i| leave(i) == CotangentExit::Unreduced);
+    let mut is_resharded = vec![false; program.vars.len()];
+    let reshards = linear.iter().filter(|e| reshard_of(e).is_some());
+    reshards.for_each(|e| is_resharded[e.outputs[0].index()] = true);
     for e in linear.into_iter().rev() {
         b.set_location(e.location.or(outer));
+        if let Some(v) = reshard_of(e) {
+            let of_result = std::mem::take(&mut cts[e.outputs[0].index()]);
+            let types = [e.outputs[0], v].map(|v| program.ty(v));
+            // in a chain of reshards, partial values are summed at the first one
+            for ct in of_result.resharded(b, types, is_resharded[v.index()])? {
+                cts[v.index()].add(b, &ct)?;
+            }
+            continue;
+        }
         let mut of_results = Vec::with_capacity(e.outputs.len());
         for v in &e.outputs {
             of_results.push(std::mem::take(&mut cts[v.index()]).fitted(b, program.ty(*v))?);
@@ -139,6 +162,7 @@ pub(super) fn backward_pass(
             operands: e.inputs.iter().map(|i| known.try_get(i)).collect(),
             types: e.inputs.iter().map(|i| program.input_type(i)).collect(),
             cts: &of_results,
+            unreduced: (0..e.inputs.len()).map(|k| unreduced.of_operand(program, e, k)).collect(),
         };
         let back = transpose_equation(b, e, &turned)?;
         for ((input, ct), operand) in e.inputs.iter().zip(back).zip(&turned.operands) {
@@ -153,7 +177,7 @@ pub(super) fn backward_pass(
         let sum = std::mem::take(&mut cts[v.index()]);
         back.push(match (value, sum.0.as_slice()) {
             (Some(_), _) => None,
-            (None, [one]) if leave(i) == CotangentExit::Unfitted => Some(one.clone()),
+            (None, [one]) if leave(i) != CotangentExit::Fitted => Some(one.clone()),
             (None, _) => sum.fitted(b, program.ty(*v))?,
         });
     }
@@ -177,6 +201,34 @@ impl CotangentSum {
         }
         Ok(())
     }
+    /// Returns the sums, converted to the cotangent type of the operand of a reshard.
+    ///
+    /// The types are those of the reshard's result and operand. A sum whose type differs from the
+    /// result's cotangent type only in its sharding is converted at once, so that a partial value
+    /// is summed and scattered in one step. If `keep_partial`, it stays partial.
+    fn resharded(
+        self,
+        b: &mut Builder,
+        [result, operand]: [&ArrayType; 2],
+        keep_partial: bool,
+    ) -> Result<Vec<Value>> {
+        let expected = cotangent_type(result);
+        let manual = |ty: &ArrayType| {
+            let is_manual = |a| ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Manual));
+            (ty.varying.clone(), ty.mesh.clone(), ty.spec.filter_axes(is_manual))
+        };
+        let mut all = Vec::new();
+        for ct in self.0 {
+            let alike = manual(&ct.ty) == manual(&expected);
+            if alike && keep_partial && !ct.ty.spec.unreduced_axes().is_empty() {
+                all.push(ct);
+                continue;
+            }
+            let ct = if alike { ct } else { b.fit_cotangent(&ct, result)? };
+            all.push(b.reshard_to(&ct, &cotangent_type(operand))?);
+        }
+        Ok(all)
+    }
     /// Returns the sum of all cotangents, converted to the cotangent type of `of`.
     fn fitted(self, b: &mut Builder, primal_ty: &ArrayType) -> Result<Option<Value>> {
         let mut all = None;
@@ -196,13 +248,10 @@ fn transpose_equation(
 ) -> Result<Vec<Option<Value>>> {
     match &e.op {
         Op::Prim(prim) => {
-            let TransposedOp { operands, types, .. } = turned;
-            let from = b.program().equations.len();
-            let back =
-                prim.transpose(TransposeArgs { builder: b, operands, types, cotangents: turned.cts })?;
-            verify::added_equations(b, from, prim.as_ref())?;
-            verify::cotangents(b, prim.as_ref(), &back, types)?;
-            Ok(back)
+            if let Some(back) = transpose_unreduced(b, prim, turned) {
+                return Ok(back);
+            }
+            transpose_primitive(b, prim, turned, &turned.types)
         }
         Op::Control(call @ Control::Jit { .. }) => call::transpose_jit(b, call, turned),
         Op::Control(Control::AxisModes { body, .. }) => call::transpose_modes(b, body, turned),
@@ -212,6 +261,59 @@ fn transpose_equation(
         Op::Control(Control::ShardMap(m)) => shard_map::transpose_shard_map(b, m, turned),
         Op::Control(Control::Print { .. }) => Ok(vec![None; e.inputs.len()]),
     }
+}
+
+/// Records the transpose of a primitive with operands of these types.
+fn transpose_primitive(
+    b: &mut Builder,
+    prim: &Prim,
+    turned: &TransposedOp<'_>,
+    types: &[ArrayType],
+) -> Result<Vec<Option<Value>>> {
+    let from = b.program().equations.len();
+    let operands = &turned.operands;
+    let back = prim.transpose(TransposeArgs { builder: b, operands, types, cotangents: turned.cts })?;
+    verify::added_equations(b, from, prim.as_ref())?;
+    verify::cotangents(b, prim.as_ref(), &back, types)?;
+    Ok(back)
+}
+
+/// Records the transpose of a primitive, with the cotangents left unreduced that may be.
+///
+/// Returns `None` if none may be, or if the primitive cannot leave them so. Equations that were
+/// recorded by then are unused.
+fn transpose_unreduced(
+    b: &mut Builder,
+    prim: &Prim,
+    turned: &TransposedOp<'_>,
+) -> Option<Vec<Option<Value>>> {
+    if turned.unreduced.iter().all(Axes::is_empty) {
+        return None;
+    }
+    let mut types = turned.types.clone();
+    for (ty, more) in types.iter_mut().zip(&turned.unreduced) {
+        let over: Axes = ty.spec.reduced_axes().iter().chain(more.iter()).collect();
+        ty.spec = ty.spec.reduced(over);
+        if let Some(mesh) = &ty.mesh {
+            ty.spec = ty.spec.in_order(mesh);
+        }
+    }
+    let from = b.program().equations.len();
+    let back = transpose_primitive(b, prim, turned, &types).ok()?;
+    // a value that is summed first and unreduced by a reshard would be summed twice
+    let unreduces = |e: &Equation| {
+        let of = |i: &Input| b.program().input_type(i).spec.unreduced_axes();
+        let made = e.outputs.first().map(|v| b.program().ty(*v).spec.unreduced_axes());
+        reshard_of(e).is_some() && made.is_some_and(|made| !made.is_subset_of(of(&e.inputs[0])))
+    };
+    (!b.program().equations[from..].iter().any(unreduces)).then_some(back)
+}
+
+/// Returns the operand of a reshard, `None` for other equations.
+fn reshard_of(e: &Equation) -> Option<Var> {
+    let Op::Prim(prim) = &e.op else { return None };
+    prim.downcast_ref::<Reshard>()?;
+    as_var(&e.inputs[0])
 }
 
 /// Returns a new builder with inputs of the given types, for a body that is built by hand.
