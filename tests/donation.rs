@@ -458,3 +458,18 @@ fn donations_of_no_use_are_reported() -> Result<()> {
     assert!(!used.contains("not used"), "{used}");
     Ok(())
 }
+
+/// A scatter that could end a chain of rows runs after the last read of the argument in whose
+/// memory it is.
+#[test]
+fn scatters_of_rows_wait_for_the_last_read() {
+    let i = Array::from((0..16).map(|k| k * 5 % 8).collect::<Vec<i32>>());
+    let f = |x: &List, _: &List| {
+        let x = &x[0];
+        // x is read once more after two prefix sums
+        let late = (x.cumsum(0).cumsum(0) + x).slice(ix![..-1]);
+        let counts = Array::zeros([8, 24]).at(ix![&i]).add(x.sin().take(&i, 0) * 2.0);
+        vec![late, counts]
+    };
+    check(f, || (vec![noise(&[8, 24], 1)], vec![]), &[None, Some(0)]);
+}

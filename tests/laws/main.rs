@@ -5,6 +5,7 @@
 //! `tests/soak.sh` runs all of them for a given number of minutes. A failure prints its seed.
 
 mod answers;
+mod donated;
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 mod holds;

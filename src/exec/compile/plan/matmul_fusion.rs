@@ -89,10 +89,7 @@ impl BoundGroups<'_> {
         s: Slot,
         c: &ChainBuilder,
     ) -> Option<(MatmulKernel, RowDims)> {
-        let own = |s: &Slot| {
-            matches!(self.locations[self.base + s], BufferLocation::None | BufferLocation::Result(_))
-        };
-        if !self.matmul_results(g, k).iter().all(own) {
+        if !self.matmul_results(g, k).iter().all(|s| self.is_in_own_memory(*s)) {
             return None;
         }
         let p = (self.bind_matmul)(g, k)?;

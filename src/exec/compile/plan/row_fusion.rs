@@ -151,16 +151,20 @@ impl BoundGroups<'_> {
     }
     /// Returns the values of a group, if no other value has their memory.
     fn exclusive_results(&self, g: &FusionPlan<'_, '_>, k: usize) -> Option<Vec<Slot>> {
-        let own = |s: &Slot| {
-            matches!(self.locations[self.base + s], BufferLocation::None | BufferLocation::Result(_))
-        };
         let makes: Vec<Slot> = match (g.groups[k].root, &self.maps[k], &self.gathers[k]) {
             (FusionRoot::Reduction(item), ..) => vec![g.reduction_op(item).out],
             (_, Some(node), _) => node.info.results.iter().map(|m| m.0).collect(),
             (.., Some(take)) => vec![take.result_slot() as usize - self.base],
             _ => return None,
         };
-        makes.iter().all(own).then_some(makes)
+        makes.iter().all(|s| self.is_in_own_memory(*s)).then_some(makes)
+    }
+    /// Returns true if a value is in memory that no other value has.
+    ///
+    /// A chain runs at the level of its first group. So it must not compute a value in the memory
+    /// of a donated argument, which may be written only after its last reader.
+    pub(super) fn is_in_own_memory(&self, s: Slot) -> bool {
+        matches!(self.locations[self.base + s], BufferLocation::None | BufferLocation::Result(_))
     }
     /// Returns true if group `k` accesses, for its row r, only the r-th row of the value.
     pub(super) fn is_row_local(&self, k: usize, s: Slot, rows: i64, row: i64) -> bool {
@@ -410,8 +414,8 @@ impl BoundGroups<'_> {
     }
     /// Returns true if a scatter may end the chain.
     ///
-    /// It must apply the rows of the chain one after another, and its other operands must be ready
-    /// before the chain starts.
+    /// It must apply the rows of the chain one after another, its other operands must be ready
+    /// before the chain starts, and its result must be in memory that no other value has.
     fn can_end_chain(
         &self,
         g: &FusionPlan<'_, '_>,
@@ -428,6 +432,7 @@ impl BoundGroups<'_> {
             Source::Const(_) => true,
         };
         c.scatter.is_none()
+            && self.is_in_own_memory(s.out)
             && scatter.num_batched_updates() == Some(c.num_rows)
             && c.values.contains(&from)
             && others.into_iter().all(ready)
