@@ -18,6 +18,10 @@ mod asides;
 mod bits;
 #[path = "error_checks/mod.rs"]
 mod error_checks;
+#[path = "properties/expressions.rs"]
+mod expressions;
+#[path = "properties/sums.rs"]
+mod sums;
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16];

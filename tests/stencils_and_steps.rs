@@ -37,6 +37,26 @@ fn five_points_exchange_four_edges_and_nine_points_corners_too() -> Result<()> {
     Ok(())
 }
 
+/// The gradient of nine weighted neighbours is the same at once and compiled.
+#[test]
+fn nine_weighted_points_have_a_gradient_at_once() -> Result<()> {
+    let (u, kernel) = (Key::new(1).normal([8, 8]), Key::new(2).normal([3, 3]));
+    let f = |u: &Array, k: &Array| {
+        let p = u.pad(0.0, [(1, 1, 0), (1, 1, 0)]);
+        let mut s = Array::zeros([8, 8]);
+        for i in 0..3i64 {
+            for j in 0..3i64 {
+                s = s + p.slice(ix![i..i + 8, j..j + 8]) * k.slice(ix![i, j]);
+            }
+        }
+        (s * Key::new(3).normal([8, 8])).sum(..)
+    };
+    let slope = |u: &Array, k: &Array| grad((u, k), |(u, k): (Array, Array)| f(&u, &k));
+    let ((u1, k1), (u2, k2)) = (slope(&u, &kernel), jit(slope).call((&u, &kernel))?);
+    assert!(u1.allclose_with(&u2, 1e-5, 1e-5)? && k1.allclose_with(&k2, 1e-5, 1e-5)?);
+    Ok(())
+}
+
 #[test]
 fn heat_in_place_exchanges_one_element_with_each_neighbour() -> Result<()> {
     for n in [2, 4, 8] {

@@ -100,6 +100,7 @@ fn on_one_device(p: &Program, checker: &mut Checker) -> Option<Numbers> {
             });
         }
     }
+    derived_on_one_device(p, &xs, checker);
     let three: Vec<Vec<Array>> = (0..3).map(|k| p.numbers(10 * k)).collect();
     let all: Vec<Array> = (0..xs.len()).map(|k| stack(three.iter().map(|xs| &xs[k]), 0)).collect();
     let each: Result<Vec<Vec<Array>>> = three.iter().map(&run).collect();
@@ -114,6 +115,29 @@ fn on_one_device(p: &Program, checker: &mut Checker) -> Option<Numbers> {
         checker.holds("vmap = a loop", near(&all, &each, 5e-5), || format!("{all:?}, not {each:?}"));
     }
     Some(want)
+}
+
+/// Checks that the gradient is the same at once and compiled.
+fn derived_on_one_device(p: &Program, xs: &Vec<Array>, checker: &mut Checker) {
+    let slope = |xs: &Vec<Array>| {
+        let of = |xs: Vec<Array>| Ok::<_, Error>(loss(p.run(&xs, None, Written::default())?));
+        grad(xs, of)
+    };
+    let compiled = jit(slope).call(xs).and_then(|y| read(&y));
+    match (read(&slope(xs)), compiled) {
+        (Ok(eager), Ok(compiled)) => {
+            checker.holds("grad of jit = grad", near(&compiled, &eager, 1e-4), || {
+                format!("{compiled:?}, not {eager:?}")
+            });
+        }
+        (Err(a), Err(b)) if a.kind() == b.kind() => {
+            drop((crate::error_checks::well(a), crate::error_checks::well(b)))
+        }
+        (a, b) => {
+            checker.runs("it has a gradient at once", a);
+            checker.runs("it has a gradient compiled", b);
+        }
+    }
 }
 
 fn loss(results: Vec<Array>) -> Array {

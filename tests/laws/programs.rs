@@ -21,7 +21,7 @@ macro_rules! kinds {
 kinds! {
     Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
     Broadcast Select Softmax Tril At Take TakeAlong Put PutExtreme Segments Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
-    EmptyBranches Print
+    EmptyBranches Print Stencil
 }
 
 impl Do {
@@ -46,7 +46,7 @@ impl Do {
             Transpose | Ravel | Tril => rank >= 2,
             Split => (1..4).contains(&rank) && a[d].is_multiple_of(factor(k)),
             Slice | Unstack => rank >= 1 && a[d] >= 2,
-            Pad => rank >= 1 && n < 600,
+            Pad | Stencil => rank >= 1 && n < 600,
             Broadcast => rank < 4 && n < 300,
             Sum | Mean | Max | Roll | Flip | Softmax | Scan | Vmap | At | Switch | Grad => rank >= 1,
             Take | TakeAlong | Put | PutExtreme | Segments => rank >= 1 && n < 600,
@@ -316,6 +316,17 @@ impl Line {
             Pad => {
                 let own = ((k / 8 % 5) as i64, (k / 40 % 5) as i64, k / 200 % 2);
                 x.pad(0, (0..rank).map(|j| if j == d { own } else { (0, 0, 0) }))
+            }
+            // A weighted sum of neighbours, whose weights are elements of x.
+            Stencil => {
+                let weights = x.ravel();
+                let beside = |by: i64, d: usize| {
+                    x.pad(0, (0..rank).map(|e| if e == d { (by, -by, 0) } else { (0, 0, 0) }))
+                };
+                (0..2 + k % 8).fold(x.zeros_like(), |sum, t| {
+                    let at = (t as i64 + k as i64) % shape.iter().product::<usize>() as i64;
+                    sum + beside(t as i64 % 5 - 2, (d + t / 5) % rank) * weights.slice(ix![at]) * 0.5
+                })
             }
             Roll => x.roll((k / 8) as i64 % 11 - 5, dim),
             Flip => x.flip(dim),

@@ -111,13 +111,18 @@ enum Op {
     Over,
     Choose,
     Flip,
+    /// An operand is one element, which is the same along a row.
+    AddScalar,
+    ScalarSub,
+    TimesScalar,
     /// The reference engine computes it by other steps.
     Rough(u8),
 }
 
 fn lines() -> impl Strategy<Value = Vec<Line>> {
     use Op::*;
-    let linear = vec![Add, Sub, Mul, Neg, AddNumber, NumberSub, Times, Over];
+    let linear =
+        vec![Add, Sub, Mul, Neg, AddNumber, NumberSub, Times, Over, AddScalar, ScalarSub, TimesScalar];
     let other = vec![Div, Max, Min, Abs, Sign, Square, Sqrt, Floor, Choose, Flip];
     let op = prop_oneof![4 => select(linear), 2 => select(other), 1 => any::<u8>().prop_map(Rough)];
     let number = select(vec![0.0, -0.0, 1.0, -1.0, 1.7, 3.0, 0.1, -2.0, 0.5, 8.0]);
@@ -126,11 +131,15 @@ fn lines() -> impl Strategy<Value = Vec<Line>> {
     vec(line, 1..=12)
 }
 
-/// Returns all values of a program; the last ones are its results.
+/// Returns all values of a program over three arrays and two scalars.
 fn run(lines: &[Line], inputs: &[Array]) -> Result<Vec<Array>> {
-    let mut values = inputs.to_vec();
+    let (arrays, scalars) = inputs.split_at(3);
+    let mut values = arrays.to_vec();
     for l in lines {
-        let (x, y) = (&values[l.a as usize % values.len()], &values[l.b as usize % values.len()]);
+        // every other line continues the one before
+        let n = values.len();
+        let at = if l.a % 2 == 0 { n - 1 } else { l.a as usize / 2 % n };
+        let (x, y) = (&values[at], &values[l.b as usize % n]);
         let ty = x.ty()?;
         let (float, whole) = (ty.dtype.is_float(), l.number.abs() as i32);
         let number = |f: &dyn Fn(f64) -> Array, i: &dyn Fn(i32) -> Array| {
@@ -155,6 +164,9 @@ fn run(lines: &[Line], inputs: &[Array]) -> Result<Vec<Array>> {
             Op::Over => number(&|c| x / c, &|c| x / c),
             Op::Choose => x.gt(y).select(y, x),
             Op::Flip if ty.rank() > 0 => x.flip(0),
+            Op::AddScalar => x + &scalars[l.b as usize % 2],
+            Op::ScalarSub => &scalars[l.b as usize % 2] - x,
+            Op::TimesScalar => x * &scalars[l.b as usize % 2],
             Op::Rough(k) if float => match k % 6 {
                 0 => x.tanh(),
                 1 => x.exp(),
@@ -167,7 +179,7 @@ fn run(lines: &[Line], inputs: &[Array]) -> Result<Vec<Array>> {
         };
         values.push(next);
     }
-    Ok(values.split_off(inputs.len()))
+    Ok(values.split_off(arrays.len()))
 }
 
 fn rough(lines: &[Line]) -> bool {
@@ -181,25 +193,36 @@ fn programs_without_sums_have_one_result() {
     let programs = (meshes(), shapes, any::<[u8; 3]>(), dtypes, lines());
     holds(120, programs, |(axes, shape, picks, dtype, lines)| {
         let wrong = |what: &str, e: atmesh::Error| TestCaseError::fail(format!("{what}: {e}"));
-        let inputs: Vec<Array> = (0..3).map(|k| edges(dtype, &shape, k)).collect();
+        let arrays = (0..3).map(|k| edges(dtype, &shape, k));
+        // the scalars are finite, so that most results are
+        let scalars = [3, 9].map(|k| edges(dtype, &[k + 1], 0).slice(ix![k]));
+        let inputs: Vec<Array> = arrays.chain(scalars).collect();
         let all = |outs: &[Array]| outs.iter().map(bits).collect::<Result<Vec<_>>>();
         let want = run(&lines, &inputs).and_then(|o| all(&o)).map_err(|e| wrong("at once", e))?;
         let mesh = mesh_of(&axes);
         let spec = spec_for(&mesh, &shape, &picks, &[AxisType::Explicit, AxisType::Auto]);
-        let split: Vec<Array> = inputs.iter().map(|x| x.put(&mesh, spec)).collect();
+        let place = |x: &Array| {
+            x.put(&mesh, if x.ty().is_ok_and(|t| t.rank() == 0) { Spec::replicated(0) } else { spec })
+        };
+        let split: Vec<Array> = inputs.iter().map(place).collect();
         let mut ways = vec![("at once, sharded".to_string(), run(&lines, &split).and_then(|o| all(&o)))];
         for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
             if engine == EngineKind::Reference && rough(&lines) {
                 continue;
             }
             let f = jit(|x: &Vec<Array>| run(&lines, x)).engine(engine);
+            // values that are not results are computed on the way
+            let last =
+                jit(|x: &Vec<Array>| Ok::<_, atmesh::Error>(run(&lines, x)?.split_off(lines.len() - 1)));
+            let last = last.engine(engine);
             for (how, x) in [("", &inputs), (", sharded", &split)] {
                 ways.push((format!("{engine}{how}"), f.call(x).and_then(|o| all(&o))));
+                ways.push((format!("{engine}{how}, the last"), last.call(x).and_then(|o| all(&o))));
             }
         }
         for (way, got) in ways {
             let got = got.map_err(|e| wrong(&way, e))?;
-            for (k, (got, want)) in got.iter().zip(&want).enumerate() {
+            for (k, (got, want)) in got.iter().zip(&want[want.len() - got.len()..]).enumerate() {
                 if got != want {
                     let i = got.iter().zip(want).position(|(g, w)| g != w).unwrap_or(0);
                     return Err(TestCaseError::fail(format!(
@@ -383,125 +406,4 @@ impl Nan for Array {
     fn isnan_or_zero(&self) -> Array {
         self.ne(self).select(self.zeros_like(), self)
     }
-}
-
-/// A product with a sharded contraction adds the devices' partial values like a sum over devices.
-#[test]
-fn products_over_devices_add_as_sums_do() {
-    for (n, own) in [(2usize, 16usize), (3, 16), (5, 9), (6, 16), (8, 16), (7, 700)] {
-        let mesh = Mesh::new([("k", n)]).unwrap();
-        let (rows, k, columns) = (5, n * own, 4);
-        let x = Array::from((0..rows * k).map(|i| ((i * 31) as f32).sin() * 1e3).collect::<Vec<_>>());
-        let y = Array::from((0..k * columns).map(|i| ((i * 17) as f32).cos()).collect::<Vec<_>>());
-        let (x, y) = (x.reshape([rows, k]), y.reshape([k, columns]));
-        let part = |d: usize| {
-            let own = (d * own) as i32..((d + 1) * own) as i32;
-            x.slice(ix![.., own.clone()]).dot(y.slice(ix![own]))
-        };
-        let mut level: Vec<Array> = (0..n).map(part).collect();
-        while level.len() > 1 {
-            level = level.chunks(2).map(|p| if let [a, b] = p { a + b } else { p[0].clone() }).collect();
-        }
-        let want = bits(&level[0]).unwrap();
-        for engine in [Lockstep, Threads] {
-            let f = jit(|x: &Array, y: &Array| x.dot_to(y, p![_, _])).engine(engine);
-            let (x, y) = (x.put(&mesh, p![_, "k"]), y.put(&mesh, p!["k", _]));
-            assert_collectives!(f.lower((&x, &y)).unwrap(), AllReduce("k") x 1);
-            let got = f.call((&x, &y)).unwrap();
-            assert_eq!(bits(&got).unwrap(), want, "{n} devices, {engine}");
-        }
-    }
-}
-
-/// The operand of a sum may be in memory or computed on the fly, with contiguous or strided rows:
-/// the order of summation is the same.
-#[test]
-fn sums_of_computed_values_have_one_order() {
-    let shapes: [&[usize]; 6] = [&[2000], &[3, 1000], &[300, 40], &[7, 5, 33], &[400, 3], &[20, 13, 600]];
-    for shape in shapes {
-        let n: usize = shape.iter().product();
-        let x = Array::from((0..n).map(|i| ((i * 31) as f32).sin() * 1e3).collect::<Vec<_>>()).reshape(shape);
-        let row = x.slice(ix![0..1]) * 0.3;
-        let whole: [&dyn Fn(&Array) -> Array; 5] = [
-            &|x| x * 1.7,
-            &|x| x + &row,
-            &|x| (x.astype(F64) * 1.1).astype(F32),
-            &|x| x.sin().astype(F64),
-            &|x| (x * 0.01).astype(F16),
-        ];
-        for (k, f) in whole.iter().enumerate() {
-            for dims in 0..1 << shape.len() {
-                let dims: Vec<usize> = (0..shape.len()).filter(|d| dims >> d & 1 == 1).collect();
-                let at_once = f(&x).sum(&dims[..]);
-                let jitted = jit(|x: &Array| f(x).sum(&dims[..])).call(&x).unwrap();
-                assert_eq!(bits(&jitted).unwrap(), bits(&at_once).unwrap(), "{shape:?}, {dims:?}, {k}");
-            }
-        }
-    }
-}
-
-/// Every sum of floats starts with +0, so that a sum of −0s is +0: in a block, over devices, in
-/// traced per-device code and in native device code.
-#[test]
-fn sums_of_negative_zeros_are_zero() {
-    let mut wrong = Vec::new();
-    for dtype in [F32, F64, BF16] {
-        let less = |shape: &[usize]| Array::zeros(F64.array_type(shape)).astype(dtype) * -1.0;
-        let mut zero = |what: &str, x: Result<Array>| {
-            let got = x.and_then(|x| bits(&x)).unwrap_or_else(|e| panic!("{what}: {e}"));
-            if got.iter().any(|b| *b != 0) {
-                wrong.push(format!("{what} {dtype}: {:#x}", got[0]));
-            }
-        };
-        for shape in [[1, 3], [2, 3], [3, 1], [8, 5], [9, 2], [600, 2], [70, 130]] {
-            let x = less(&shape);
-            for dims in [&[0][..], &[1], &[0, 1]] {
-                let what = format!("{shape:?} over {dims:?}");
-                zero(&format!("{what}, at once"), x.sum(dims).ready());
-                for engine in [Lockstep, Threads, EngineKind::Reference] {
-                    zero(&format!("{what}, {engine}"), jit(|x: &Array| x.sum(dims)).engine(engine).call(&x));
-                    zero(
-                        &format!("{what}, {engine}, computed"),
-                        jit(|x: &Array| (x * 2.0).sum(dims)).engine(engine).call(&x),
-                    );
-                }
-            }
-        }
-        for n in [1, 2, 3, 8, 30] {
-            let mesh = Mesh::new([("X", n)]).unwrap();
-            for own in [1, 2, 4200] {
-                let x = less(&[n, own]).put(&mesh, p!["X", _]);
-                let what = format!("{own} on each of {n} devices");
-                zero(&format!("{what}, at once"), x.sum(0).ready());
-                for engine in [Lockstep, Threads, EngineKind::Reference] {
-                    let sum = jit(|x: &Array| x.sum_to(0, p![_])).engine(engine);
-                    zero(&format!("{what}, sum, {engine}"), sum.call(&x));
-                    let psum = shard_map(&mesh, p!["X", _], p![_, _], |x: &Array| x.psum("X"));
-                    zero(&format!("{what}, psum, {engine}"), jit(psum).engine(engine).call(&x));
-                    let scattered = |x: &Array| {
-                        x.ravel().broadcast_to([n, own]).psum_scatter("X", CollectiveDim::tiled(0))
-                    };
-                    let scattered = jit(shard_map(&mesh, p!["X", _], p!["X", _], scattered)).engine(engine);
-                    zero(&format!("{what}, psum_scatter, {engine}"), scattered.call(&x));
-                }
-            }
-        }
-    }
-    for n in [1, 2, 3, 30] {
-        let mesh = Mesh::new([("X", n)]).unwrap();
-        for own in [1, 5000] {
-            let code = |dev: &atmesh::Device| {
-                let x = atmesh::nd::Array1::from_elem(own, -0.0f32);
-                let share = dev.psum_scatter(&atmesh::nd::Array1::from_elem(n, -0.0f64), "X", 0)?;
-                Ok((dev.psum(&x, "X")?, dev.psum_scalar(-0.0f64, "X")?, share))
-            };
-            let (all, one, shares) = spmd(&mesh, (), (p![], p![], p!["X"]), code).call(()).unwrap();
-            for (what, x) in [("psum", all), ("psum_scalar", one), ("psum_scatter", shares)] {
-                if bits(&x).unwrap().iter().any(|b| *b != 0) {
-                    wrong.push(format!("{what} of one's own code on {n} devices"));
-                }
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{} are −0: {:#?}", wrong.len(), &wrong[..wrong.len().min(40)]);
 }

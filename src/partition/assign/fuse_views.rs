@@ -2,7 +2,7 @@
 //! The result of such an operation is stored only if some consumer cannot read through it.
 
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source};
+use crate::ir::program::loop_nest::{Access, AccessPiece, Compute, LoopNest, Source};
 use crate::partition::access::compose_access;
 use crate::partition::draft::{Draft, DraftStep, FusedView};
 use crate::partition::program::{Slot, Step};
@@ -126,9 +126,24 @@ fn can_read_through(d: &Draft, step: &Step, slot: Slot, inner: &Access, extents:
         };
         composed.is_some_and(|c| {
             c.pieces.len() <= most
+                && !stacks_reduced_loop(loop_nest, &c)
                 && (!loop_nest.compute.needs_whole_blocks() || covers_loops(&c, &loop_nest.extents))
         })
     })
+}
+
+/// Returns true if a reduction reads, along a loop, one piece after another without a position in
+/// any of them.
+///
+/// The pieces do not say where the loop is among the dimensions of the stacked value, which
+/// determines the order of addition. So the stacked value is stored.
+fn stacks_reduced_loop(s: &LoopNest, read: &Access) -> bool {
+    let stacked = |l: usize| {
+        let part = |p: &AccessPiece| p.ranges[l].lo > 0 || p.ranges[l].hi < s.extents[l] as i64;
+        let moves = |p: &AccessPiece| p.map.iter().any(|m| m.terms.iter().any(|t| t.0 == l));
+        read.pieces.iter().any(part) && !read.pieces.iter().any(moves)
+    };
+    matches!(s.compute, Compute::Reduce { .. }) && (0..s.extents.len()).any(stacked)
 }
 
 /// Returns true if the pieces of an access cover all loops.

@@ -129,6 +129,7 @@ impl ValueLocations {
     /// Returns the operand that has one element per index; a row scalar is repeated first.
     fn full_operand(&mut self, i: u32, e: &mut Emitter) -> u16 {
         let i = i as usize;
+        debug_assert_ne!(self.operands[i], u16::MAX, "node {i} is read, but another one absorbed it");
         if let Some(f) = self.pending_splats[i].take() {
             self.operands[i] = e.push_row_instr(f, Some(self.operands[i]), [0.0; 4]);
         }
@@ -206,7 +207,7 @@ pub(crate) fn emit(
         }
     }
     let (sums, mut gone) = find_weighted_sums(expr, &uses);
-    let pairs = find_pairs(expr, &uses, last, &mut gone);
+    let pairs = find_pairs(expr, &uses, last, &sums, &mut gone);
     let mut e = Emitter {
         segment: TileSegment {
             lo: 0,

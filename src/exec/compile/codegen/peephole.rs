@@ -6,6 +6,7 @@
 //! separate ones do, so no bit changes.
 
 use super::values::{ExprGraph, ExprNode, InstrOp};
+use super::weighted_sum::WeightedTerms;
 use crate::core::types::DType;
 use crate::ir::program::loop_nest::ScalarOp;
 use crate::kernels;
@@ -27,18 +28,21 @@ pub(crate) struct FusedPair {
 }
 
 /// Returns the pair of each node that absorbs its operand, and marks that operand in `gone`.
-/// `uses` has the number of uses of each node, and `last` is the innermost dimension.
+///
+/// `uses` has the number of uses of each node, and `last` is the innermost dimension. A node of
+/// `sums` is not absorbed, because it may have absorbed its own operands.
 pub(crate) fn find_pairs(
     expr: &ExprGraph,
     uses: &[u32],
     last: usize,
+    sums: &[Option<WeightedTerms>],
     gone: &mut [bool],
 ) -> Vec<Option<FusedPair>> {
     let one = |x: u32| matches!(expr.nodes[x as usize].0, ExprNode::Mem(m) if m.strides[last] == 0);
     // a sum whose second operand is a row scalar, and whose first is not
     let sum = |x: u32| match expr.nodes[x as usize] {
         (ExprNode::Instr { op: InstrOp::Lin2, args: [a, b, _], k, .. }, DType::F32)
-            if uses[x as usize] == 1 =>
+            if uses[x as usize] == 1 && sums[x as usize].is_none() =>
         {
             match (one(a), one(b)) {
                 (false, true) => Some(([a, b], k)),

@@ -3,6 +3,7 @@
 use super::ProgramLowering;
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{DType, Scalar};
+use crate::core::util::small_sort;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
 use crate::exec::compile::ir::{AccessBox, BufferOp, BufferValue, CopyBox, ElementwiseOp, OperandAccess};
 use crate::ir::program::loop_nest::{
@@ -11,6 +12,7 @@ use crate::ir::program::loop_nest::{
 use crate::partition::{DimLayout, Slot};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 impl ProgramLowering<'_, '_> {
     /// Lowers an access over loops `lead..n`.
@@ -188,7 +190,13 @@ impl ProgramLowering<'_, '_> {
                     || p.map.iter().any(|a| a.terms.iter().any(|t| t.0 == l))
             })
         };
-        let used: Vec<usize> = (0..n - lead).filter(|l| depends(*l)).collect();
+        // (the dimensions of the copy are in the order of the source's)
+        let dim = |l: usize| {
+            let of = |p: &AccessPiece| p.map.iter().position(|a| a.terms.iter().any(|t| t.0 == l));
+            r.pieces.iter().find_map(of)
+        };
+        let mut used: Vec<usize> = (0..n - lead).filter(|l| depends(*l)).collect();
+        small_sort::sort_by_key(&mut used, |l| dim(*l));
         // unless there is a loop over partials, the copy has the partials of its source
         let copies = |p: &AccessPiece| match p.source {
             Source::Value(s) => self.program.values[s + at].num_partials,
@@ -272,6 +280,9 @@ impl ProgramLowering<'_, '_> {
         OperandAccess { dtype, fill: Scalar::zero(dtype), boxes: smallvec![p] }
     }
     /// Copies an operand to a value of type `to`, over the loops that it depends on.
+    ///
+    /// The dimensions of the copy are in the order of the source's, and not of the loops, so that a
+    /// sum adds the elements in the order in which it adds those of a stored value.
     pub(super) fn materialize(
         &mut self,
         o: OperandAccess,
@@ -284,7 +295,13 @@ impl ProgramLowering<'_, '_> {
                 p.lo[l] > 0 || p.hi[l] < ext[l] || p.strides[l] != 0 || p.dim_loops.contains(&(l as u8))
             })
         };
-        let used: Vec<usize> = (0..n).filter(|l| depends(*l)).collect();
+        let step = |l: usize| o.boxes.iter().map(|p| p.strides[l].abs()).max().unwrap_or(0);
+        let dim = |l: usize| {
+            o.boxes.iter().find_map(|p| p.dim_loops[..p.rank].iter().position(|x| usize::from(*x) == l))
+        };
+        let mut used: Vec<usize> = (0..n).filter(|l| depends(*l)).collect();
+        // (equal strides are those of dimensions of size 1)
+        small_sort::sort_by_key(&mut used, |l| (step(*l) != 0, Reverse(step(*l)), dim(*l)));
         let shape = used.iter().map(|l| ext[*l] as usize).collect();
         let tmp = self.add_value(to, shape, DimLayout { sub_axes: SmallVec::new(), block: 1, origin: 0 })?;
         let mut e = [1; MAX_LOOPS];
