@@ -139,6 +139,8 @@ impl Reducer {
             (Reducer::Or, _) => Scalar::Int(0),
             (Reducer::Max, d) if d.is_float() => Scalar::Float(f64::NEG_INFINITY),
             (Reducer::Min, d) if d.is_float() => Scalar::Float(f64::INFINITY),
+            (Reducer::Max, d) if d.is_complex() => Scalar::Complex(f64::NEG_INFINITY, f64::NEG_INFINITY),
+            (Reducer::Min, d) if d.is_complex() => Scalar::Complex(f64::INFINITY, f64::INFINITY),
             (Reducer::Max, _) => Scalar::Int(least),
             (Reducer::Min, _) => Scalar::Int(most),
         }

@@ -59,24 +59,87 @@ fn round<T: RealPart>(z: Complex<f64>) -> Complex<T> {
 fn modulus(z: Complex<f64>) -> f64 {
     libm::hypot(z.re, z.im)
 }
+/// Returns `a · b`, where `b` is a sine or cosine, and `a` is 0 or grows beyond all numbers.
+///
+/// A factor of 0 wins: 0 · ∞ and 0 · NaN are 0 here, since the other factor belongs to a limit.
+fn product(a: f64, b: f64) -> f64 {
+    if a == 0.0 && b.is_nan() {
+        return a;
+    }
+    match b == 0.0 && !a.is_finite() {
+        true if a < 0.0 => -b,
+        true => b,
+        false => a * b,
+    }
+}
+/// Returns the real part of a product as [`product`] does, but ∞ for ∞ · NaN.
+///
+/// The direction of an infinite number is unknown if its imaginary part was not finite.
+fn real_product(a: f64, b: f64) -> f64 {
+    if a.is_infinite() && b.is_nan() { a } else { product(a, b) }
+}
+/// Returns half of `exp(|x|)`, times each of two sines or cosines, if `exp(|x|)` overflows.
+fn half_exp_times(x: f64, [a, b]: [f64; 2]) -> Option<[f64; 2]> {
+    let root = libm::exp(0.5 * x.abs());
+    let overflows = x.is_finite() && x.abs() > 709.0;
+    overflows.then(|| [a, b].map(|t| product(root, 0.5 * product(root, t))))
+}
 fn exp(z: Complex<f64>) -> Complex<f64> {
-    let size = libm::exp(z.re);
+    if z.re == f64::NEG_INFINITY && !z.im.is_finite() {
+        return Complex { re: 0.0, im: 0.0 };
+    }
+    if z.re == f64::INFINITY && !z.im.is_finite() {
+        return Complex { re: z.re, im: f64::NAN };
+    }
+    let (size, cos, sin) = (libm::exp(z.re), libm::cos(z.im), libm::sin(z.im));
     // avoid 0 · ∞ for real numbers
     let of = |x: f64| if x == 0.0 { x } else { size * x };
-    Complex { re: of(libm::cos(z.im)), im: of(libm::sin(z.im)) }
+    match half_exp_times(z.re, [cos, sin]).filter(|_| z.re > 0.0) {
+        Some([re, im]) => Complex { re: 2.0 * re, im: 2.0 * im },
+        None => Complex { re: of(cos), im: of(sin) },
+    }
 }
 fn log(z: Complex<f64>) -> Complex<f64> {
     let (most, least) = (z.re.abs().max(z.im.abs()), z.re.abs().min(z.im.abs()));
-    // near modulus 1, the logarithm of the modulus would lose precision
-    let re = match (0.5..2.0).contains(&most) {
-        true => 0.5 * libm::log1p((most - 1.0) * (most + 1.0) + least * least),
-        false => libm::log(modulus(z)),
+    let re = match most {
+        // (the modulus of NaN and ∞ is ∞)
+        _ if z.re.is_nan() || z.im.is_nan() => libm::log(modulus(z)),
+        // near modulus 1, the logarithm of the modulus would lose precision
+        0.5..2.0 => 0.5 * libm::log1p((most - 1.0) * (most + 1.0) + least * least),
+        // the modulus would overflow
+        1e308..f64::INFINITY => {
+            libm::log(modulus(Complex { re: 0.5 * z.re, im: 0.5 * z.im })) + std::f64::consts::LN_2
+        }
+        _ => libm::log(modulus(z)),
     };
     Complex { re, im: libm::atan2(z.im, z.re) }
 }
 fn sqrt(z: Complex<f64>) -> Complex<f64> {
     if z.re == 0.0 && z.im == 0.0 {
         return Complex { re: 0.0, im: z.im };
+    }
+    if z.im.is_infinite() {
+        return Complex { re: f64::INFINITY, im: z.im };
+    }
+    if z.re.is_infinite() {
+        let small = if z.im.is_nan() { z.im } else { 0f64.copysign(z.im) };
+        return match z.re > 0.0 {
+            true => Complex { re: z.re, im: small },
+            false => Complex { re: small.abs(), im: f64::INFINITY.copysign(z.im) },
+        };
+    }
+    if z.re.is_nan() || z.im.is_nan() {
+        return Complex { re: f64::NAN, im: f64::NAN };
+    }
+    // scaled, so that the modulus neither overflows nor loses all bits
+    let scaled = |by: f64, root: f64| {
+        let y = sqrt(Complex { re: by * z.re, im: by * z.im });
+        Complex { re: y.re / root, im: y.im / root }
+    };
+    match z.re.abs().max(z.im.abs()) {
+        1e307.. => return scaled(f64::powi(2.0, -4), 0.25),
+        ..1e-290 => return scaled(f64::powi(2.0, 200), f64::powi(2.0, 100)),
+        _ => {}
     }
     let root = (0.5 * z.re.abs() + 0.5 * modulus(z)).sqrt();
     let other = z.im.abs() / (2.0 * root);
@@ -86,13 +149,28 @@ fn sqrt(z: Complex<f64>) -> Complex<f64> {
     }
 }
 fn sinh(z: Complex<f64>) -> Complex<f64> {
-    Complex { re: libm::sinh(z.re) * libm::cos(z.im), im: libm::cosh(z.re) * libm::sin(z.im) }
+    let (cos, sin) = (libm::cos(z.im), libm::sin(z.im));
+    match half_exp_times(z.re, [cos, sin]) {
+        Some([re, im]) => Complex { re: re.copysign(re * z.re), im },
+        None => Complex { re: real_product(libm::sinh(z.re), cos), im: product(libm::cosh(z.re), sin) },
+    }
 }
 fn cosh(z: Complex<f64>) -> Complex<f64> {
-    Complex { re: libm::cosh(z.re) * libm::cos(z.im), im: libm::sinh(z.re) * libm::sin(z.im) }
+    let (cos, sin) = (libm::cos(z.im), libm::sin(z.im));
+    match half_exp_times(z.re, [cos, sin]) {
+        Some([re, im]) => Complex { re, im: im.copysign(im * z.re) },
+        None => Complex { re: real_product(libm::cosh(z.re), cos), im: product(libm::sinh(z.re), sin) },
+    }
 }
 fn tanh(z: Complex<f64>) -> Complex<f64> {
-    if z.re.abs() > 22.0 {
+    if z.re.is_infinite() && !z.im.is_finite() {
+        return Complex { re: 1f64.copysign(z.re), im: 0.0 };
+    }
+    // the tangent of an unknown angle is known only where the other factor is 0
+    if z.im == 0.0 && z.re.is_nan() || z.re == 0.0 && !z.im.is_finite() {
+        return Complex { re: z.re, im: if z.im == 0.0 { z.im } else { f64::NAN } };
+    }
+    if z.re.abs() > 22.0 && z.im.is_finite() {
         let im = 4.0 * libm::sin(z.im) * libm::cos(z.im) * libm::exp(-2.0 * z.re.abs());
         return Complex { re: 1f64.copysign(z.re), im };
     }
@@ -109,15 +187,39 @@ fn rotate_argument(f: fn(Complex<f64>) -> Complex<f64>, z: Complex<f64>) -> Comp
 }
 fn pow(z: Complex<f64>, w: Complex<f64>) -> Complex<f64> {
     let none = Complex { re: 0.0, im: 0.0 };
-    match z == none {
-        true if w == none => Complex { re: 1.0, im: 0.0 },
-        true if w.re > 0.0 => none,
-        _ => exp(times(w, log(z))),
+    if w == none {
+        return Complex { re: 1.0, im: 0.0 };
+    }
+    if z == none && w.re > 0.0 {
+        return none;
+    }
+    let log = log(z);
+    // (a product with an imaginary part of 0 would be NaN if the logarithm is infinite)
+    match w.im == 0.0 {
+        true => exp(Complex { re: w.re * log.re, im: w.re * log.im }),
+        false => exp(times(w, log)),
     }
 }
 /// Divides by scaling with the larger part of the divisor.
-/// Intermediate results then do not overflow.
+///
+/// Intermediate results then do not overflow. A finite number divided by an infinite one is 0, and
+/// an infinite one divided by a finite one is infinite, also if one of its parts is NaN.
 fn div(a: Complex<f64>, b: Complex<f64>) -> Complex<f64> {
+    let infinite = |z: Complex<f64>| z.re.is_infinite() || z.im.is_infinite();
+    let finite = |z: Complex<f64>| z.re.is_finite() && z.im.is_finite();
+    // the direction of an infinite number: a part of ±1 for each infinite part
+    let direction = |z: Complex<f64>| {
+        let of = |x: f64| f64::from(u8::from(x.is_infinite())).copysign(x);
+        Complex { re: of(z.re), im: of(z.im) }
+    };
+    if infinite(b) && finite(a) {
+        let b = direction(b);
+        return Complex { re: 0.0 * (a.re * b.re + a.im * b.im), im: 0.0 * (a.im * b.re - a.re * b.im) };
+    }
+    if infinite(a) && finite(b) && (b.re != 0.0 || b.im != 0.0) {
+        let (a, most) = (direction(a), f64::INFINITY);
+        return Complex { re: most * (a.re * b.re + a.im * b.im), im: most * (a.im * b.re - a.re * b.im) };
+    }
     if b.re.abs() >= b.im.abs() {
         // division by zero: 0 / 0 is NaN, other quotients are infinite
         if b.re == 0.0 {
@@ -133,9 +235,12 @@ fn div(a: Complex<f64>, b: Complex<f64>) -> Complex<f64> {
 }
 fn sign(z: Complex<f64>) -> Complex<f64> {
     let size = modulus(z);
-    match size == 0.0 {
-        true => z,
-        false => Complex { re: z.re / size, im: z.im / size },
+    match size {
+        0.0 => z,
+        // (if both parts are infinite, the direction is unknown: NaN)
+        f64::INFINITY if z.re.is_finite() => Complex { re: 0.0, im: 1f64.copysign(z.im) },
+        f64::INFINITY if z.im.is_finite() => Complex { re: 1f64.copysign(z.re), im: 0.0 },
+        _ => Complex { re: z.re / size, im: z.im / size },
     }
 }
 /// Returns the larger number, compared by real part, then by imaginary part; NaN if either is NaN.
