@@ -49,8 +49,8 @@ fn functions_follow_annex_g_of_the_c_standard() -> Result<()> {
             let (re, im) = (y.real().to_vec::<f64>()?, y.imag().to_vec::<f64>()?);
             for (k, r) in table.iter().enumerate() {
                 if !is_as_listed(re[k], r[3]) || !is_as_listed(im[k], r[4]) {
-                    let told = format!("{} {} {}, not {} {}", r[1..3].join(" "), re[k], im[k], r[3], r[4]);
-                    wrong.push(format!("{engine}: {} of {told}", r[0]));
+                    let text = format!("{} {} {}, not {} {}", r[1..3].join(" "), re[k], im[k], r[3], r[4]);
+                    wrong.push(format!("{engine}: {} of {text}", r[0]));
                 }
             }
         }

@@ -141,6 +141,22 @@ fn numbers_that_are_not_aligned_are_copied() {
     }
 }
 
+/// Complex numbers of 16 bytes at multiples of 8 bytes are copied, since kernels move words of 16.
+#[test]
+fn complex_numbers_at_half_of_their_size_are_copied() {
+    let parts: Vec<f64> = (0..70).map(f64::from).collect();
+    let complex = DLDataType { code: DLDataTypeCode::COMPLEX, bits: 128, lanes: 1 };
+    for offset in [0, 8] {
+        let lent: Dlpack = tensor(parts.clone(), complex, &[34], &[1], offset, &Arc::default());
+        let (from, x) = (start(&lent).addr() + offset as usize, taken(lent).unwrap());
+        let at = x.view::<Complex<f64>>().unwrap().as_ptr().addr();
+        assert_eq!(at == from, from.is_multiple_of(16), "a copy only if it is not aligned");
+        let y = jit(|x: &Array| x.take(&Array::from([33, 0, 5]), 0)).call(&x).unwrap();
+        let first = (offset / 8) as f64;
+        assert_eq!(y.real().to_vec::<f64>().unwrap(), [66.0 + first, first, 10.0 + first]);
+    }
+}
+
 #[test]
 fn the_older_form_is_read() {
     let back = Arc::new(AtomicUsize::new(0));

@@ -31,7 +31,7 @@ const NUM_CLASSES: usize = 4 * usize::BITS as usize;
 /// A block of bytes, 64-byte aligned, which returns to the process-wide pool when it is dropped.
 ///
 /// With the feature `dlpack` it may also borrow memory from another library. That memory is aligned
-/// to its elements only, and is given back to its owner on drop.
+/// to the size of its elements only, and is given back to its owner on drop.
 ///
 /// The contents of a new buffer are unspecified: the code that allocates it must write every byte
 /// before it shares the buffer.

@@ -5,12 +5,13 @@
 //! matrices) and writes rows. It may say how a row can be sharded over devices ([`RowSharding`]),
 //! and how several workers share one long row ([`ParallelRowKernel`]).
 
+mod views;
+
+pub use views::{RowInput, RowOutput, RowOutputs};
+
 use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::types::{DType, Element, Scalar, Shape, with_dtype};
-use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
+use crate::core::types::{DType, Scalar, Shape};
 use std::fmt;
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -165,10 +166,23 @@ pub enum SecondPass {
     },
 }
 
-/// Runs a kernel for an engine.
+/// Runs a kernel for an engine. Results that it does not write are zero.
 /// A panic of the kernel is rethrown with a [`Fault`] as its payload.
-pub(crate) fn run_kernel(kernel: &dyn RowKernel, ins: &[RowInput<'_>], outs: &mut RowOutputs<'_>) {
-    catch_panics(kernel, || kernel.run(ins, outs));
+pub(crate) fn run_kernel(kernel: &dyn RowKernel, ins: &[RowInput<'_>], outs: RowOutputs<'_>) {
+    with_outputs(kernel, outs, |outs| kernel.run(ins, outs));
+}
+/// Runs a piece of a kernel's work, which writes to `outs`, for an engine.
+///
+/// What the kernel has not accessed is zero afterwards, even if it exchanged or forgot its outputs.
+pub(crate) fn with_outputs<'a>(
+    kernel: &dyn RowKernel,
+    mut outs: RowOutputs<'a>,
+    code: impl FnOnce(&mut RowOutputs<'a>),
+) {
+    let guards = outs.guards();
+    catch_panics(kernel, || code(&mut outs));
+    drop(outs);
+    drop(guards);
 }
 /// Runs a piece of a kernel's work for an engine.
 /// A panic is rethrown with a [`Fault`] that names the kernel as its payload.
@@ -240,250 +254,4 @@ pub enum RowSharding {
         /// No result has them.
         dims: Vec<usize>,
     },
-}
-
-/// A batch of rows that a kernel reads.
-#[derive(Debug)]
-pub struct RowInput<'a> {
-    dtype: DType,
-    ptr: *const u8,
-    shape: Vec<usize>,
-    /// The strides, in elements; none is negative.
-    strides: Vec<usize>,
-    lifetime: PhantomData<&'a u8>,
-}
-
-/// A batch of rows that a kernel writes.
-#[derive(Debug)]
-pub struct RowOutput<'a> {
-    dtype: DType,
-    ptr: *mut u8,
-    shape: Vec<usize>,
-    /// The strides, in elements; none is negative, and no two indices share an element.
-    strides: Vec<usize>,
-    /// True until the elements are first accessed.
-    unwritten: bool,
-    lifetime: PhantomData<&'a mut u8>,
-}
-
-/// Writes zeros if the elements were never accessed, so that old memory contents are not exposed.
-impl Drop for RowOutput<'_> {
-    fn drop(&mut self) {
-        if self.unwritten {
-            with_dtype!(self.dtype, T => drop(self.view::<T>()));
-        }
-    }
-}
-
-/// The results of a row kernel; each is present only if it is requested.
-#[derive(Debug)]
-pub struct RowOutputs<'a>(Vec<Option<RowOutput<'a>>>);
-
-impl<'a> RowOutputs<'a> {
-    /// Creates the list of results, in order; `None` marks a result that is not requested.
-    pub fn new(results: impl IntoIterator<Item = Option<RowOutput<'a>>>) -> RowOutputs<'a> {
-        RowOutputs(results.into_iter().collect())
-    }
-    /// Takes result `k`; `None` if it is not requested or was taken before.
-    pub fn take(&mut self, k: usize) -> Option<RowOutput<'a>> {
-        self.0.get_mut(k)?.take()
-    }
-}
-
-fn row_major(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
-    for d in (1..shape.len()).rev() {
-        strides[d - 1] = strides[d] * shape[d].max(1);
-    }
-    strides
-}
-
-/// Returns the offset of a row, in elements.
-///
-/// # Panics
-/// Panics if there is no such row.
-fn row_offset(over: &[usize], shape: &[usize], strides: &[usize]) -> usize {
-    assert!(over.len() <= shape.len() && over.iter().zip(shape).all(|(i, n)| i < n), "{over:?} of {shape:?}");
-    over.iter().zip(strides).map(|(i, s)| i * s).sum()
-}
-
-impl<'a> RowInput<'a> {
-    /// Creates a batch of rows from elements in row-major order.
-    ///
-    /// # Panics
-    /// Panics if the number of elements differs from that of the shape.
-    pub fn from_slice<T: Element>(shape: &[usize], elements: &'a [T]) -> RowInput<'a> {
-        assert_eq!(shape.iter().product::<usize>(), elements.len(), "{shape:?}");
-        let (ptr, strides) = (elements.as_ptr().cast(), row_major(shape));
-        RowInput { dtype: T::DTYPE, ptr, shape: shape.to_vec(), strides, lifetime: PhantomData }
-    }
-    /// Creates a batch of rows from raw memory.
-    ///
-    /// # Safety
-    /// For all of `'a`, `ptr` must point to initialized elements of type `dtype` at every index of
-    /// `shape` and `strides`, and these must not be written.
-    pub(crate) unsafe fn from_raw(
-        dtype: DType,
-        ptr: *const u8,
-        shape: Vec<usize>,
-        strides: Vec<usize>,
-    ) -> RowInput<'a> {
-        RowInput { dtype, ptr, shape, strides, lifetime: PhantomData }
-    }
-    /// Returns one row, selected by the indices of the leading dimensions.
-    /// The row has only the given row dimensions, at index 0 of the other ones.
-    pub(crate) fn row(&self, row_index: &[usize], dims: &[usize]) -> RowInput<'a> {
-        let (shape, strides) = (&self.shape[row_index.len()..], &self.strides[row_index.len()..]);
-        RowInput {
-            dtype: self.dtype,
-            ptr: self.ptr.wrapping_add(row_offset(row_index, &self.shape, &self.strides) * self.dtype.size()),
-            shape: dims.iter().map(|d| shape[*d]).collect(),
-            strides: dims.iter().map(|d| strides[*d]).collect(),
-            lifetime: PhantomData,
-        }
-    }
-    /// Returns the element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-    /// Returns the shape: the dimensions that run over rows, then those along a row.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-    /// Returns a view of the elements.
-    ///
-    /// # Panics
-    /// Panics if `T` is not the element type.
-    pub fn view<T: Element>(&self) -> ArrayViewD<'a, T> {
-        assert_eq!(T::DTYPE, self.dtype);
-        let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
-        // SAFETY: `ptr` points to elements of type `T` at all indices of the shape for `'a` (by
-        // `from_slice`, or the caller contract of `from_raw`).
-        unsafe { ArrayViewD::from_shape_ptr(shape, self.ptr.cast()) }
-    }
-}
-
-impl<'a> RowOutput<'a> {
-    /// Creates a batch of rows to be written to `elements`, in row-major order.
-    ///
-    /// # Panics
-    /// Panics if the number of elements differs from that of the shape.
-    pub fn from_slice<T: Element>(shape: &[usize], elements: &'a mut [T]) -> RowOutput<'a> {
-        assert_eq!(shape.iter().product::<usize>(), elements.len(), "{shape:?}");
-        let (ptr, strides) = (elements.as_mut_ptr().cast(), row_major(shape));
-        RowOutput {
-            dtype: T::DTYPE,
-            ptr,
-            shape: shape.to_vec(),
-            strides,
-            unwritten: true,
-            lifetime: PhantomData,
-        }
-    }
-    /// Creates a batch of rows to be written to raw memory, which may be uninitialized.
-    ///
-    /// # Safety
-    /// For all of `'a`, `ptr` must point to memory for elements of type `dtype` at every index of
-    /// `shape` and `strides`. No two indices may share an element, and no other code may access
-    /// them.
-    pub(crate) unsafe fn from_raw(
-        dtype: DType,
-        ptr: *mut u8,
-        shape: Vec<usize>,
-        strides: Vec<usize>,
-    ) -> RowOutput<'a> {
-        RowOutput { dtype, ptr, shape, strides, unwritten: true, lifetime: PhantomData }
-    }
-    /// Creates a batch of rows in scratch memory, in row-major order.
-    ///
-    /// # Panics
-    /// Panics if the memory is too small.
-    pub(crate) fn in_scratch(dtype: DType, shape: &[usize], memory: &'a mut [u128]) -> RowOutput<'a> {
-        assert!(shape.iter().product::<usize>() * dtype.size() <= size_of_val(memory), "{shape:?}");
-        let (ptr, strides) = (memory.as_mut_ptr().cast(), row_major(shape));
-        RowOutput { dtype, ptr, shape: shape.to_vec(), strides, unwritten: true, lifetime: PhantomData }
-    }
-    /// Returns one row, selected by the indices of the leading dimensions.
-    /// Its elements are zero unless they are written.
-    pub(crate) fn row(&mut self, row_index: &[usize]) -> RowOutput<'_> {
-        self.unwritten = false;
-        RowOutput {
-            dtype: self.dtype,
-            ptr: self.ptr.wrapping_add(row_offset(row_index, &self.shape, &self.strides) * self.dtype.size()),
-            shape: self.shape[row_index.len()..].to_vec(),
-            strides: self.strides[row_index.len()..].to_vec(),
-            unwritten: true,
-            lifetime: PhantomData,
-        }
-    }
-    /// Returns true if the elements have not been accessed yet.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        self.unwritten
-    }
-    /// Returns the element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-    /// Returns the shape: the dimensions that run over rows, then those along a row.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-    /// Returns a mutable view of the elements, initially zero.
-    ///
-    /// # Panics
-    /// Panics if `T` is not the element type.
-    pub fn view<T: Element>(&mut self) -> ArrayViewMutD<'_, T> {
-        let mut fresh = self.uninit_view::<T>();
-        fresh.fill(MaybeUninit::zeroed());
-        // SAFETY: the line above writes every element, and zero bytes are a valid value of each
-        // element type.
-        unsafe { fresh.assume_init() }
-    }
-    /// Returns a view of uninitialized elements, all of which the caller must write.
-    ///
-    /// # Panics
-    /// Panics if `T` is not the element type.
-    pub(crate) fn uninit_view<T: Element>(&mut self) -> ArrayViewMutD<'_, MaybeUninit<T>> {
-        assert_eq!(T::DTYPE, self.dtype);
-        self.unwritten = false;
-        let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
-        // SAFETY: `ptr` points to exclusive memory for elements of type `T` at all indices of the
-        // shape (by `from_slice` or `in_scratch`, or the caller contract of `from_raw`).
-        unsafe { ArrayViewMutD::from_shape_ptr(shape, self.ptr.cast()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn views_have_the_strides_of_what_they_were_made_of() {
-        let x = [1, 2, 3, 4, 5, 6i32];
-        assert_eq!(RowInput::from_slice(&[2, 3], &x).view::<i32>()[[1, 0]], 4);
-        let mut y = [7i32; 6];
-        let mut out = RowOutput::from_slice(&[3, 2], &mut y);
-        assert_eq!((out.shape(), out.dtype()), (&[3, 2][..], DType::I32));
-        out.view::<i32>()[[2, 0]] = 1;
-        drop(out);
-        assert_eq!(y, [0, 0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn what_nobody_writes_is_zeros() {
-        let (mut y, mut z) = ([7i16; 4], [7i16; 4]);
-        let mut outs = RowOutputs::new([
-            Some(RowOutput::from_slice(&[4], &mut y)),
-            Some(RowOutput::from_slice(&[2, 2], &mut z)),
-        ]);
-        drop(outs.take(0));
-        drop(outs);
-        assert_eq!((y, z), ([0; 4], [0; 4]));
-    }
-
-    #[test]
-    #[should_panic(expected = "F32")]
-    fn another_type_is_no_view() {
-        RowInput::from_slice(&[1], &[1i32]).view::<f32>();
-    }
 }

@@ -320,12 +320,12 @@ impl Line {
             // A weighted sum of neighbours, whose weights are elements of x.
             Stencil => {
                 let weights = x.ravel();
-                let beside = |by: i64, d: usize| {
+                let shifted = |by: i64, d: usize| {
                     x.pad(0, (0..rank).map(|e| if e == d { (by, -by, 0) } else { (0, 0, 0) }))
                 };
                 (0..2 + k % 8).fold(x.zeros_like(), |sum, t| {
                     let at = (t as i64 + k as i64) % shape.iter().product::<usize>() as i64;
-                    sum + beside(t as i64 % 5 - 2, (d + t / 5) % rank) * weights.slice(ix![at]) * 0.5
+                    sum + shifted(t as i64 % 5 - 2, (d + t / 5) % rank) * weights.slice(ix![at]) * 0.5
                 })
             }
             Roll => x.roll((k / 8) as i64 % 11 - 5, dim),

@@ -7,7 +7,7 @@
 
 use super::Array;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{DType, Shape, with_dtype};
+use crate::core::types::{DType, Shape};
 use crate::exec::runtime::parallel_copy::for_each_run;
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
 use crate::kernels;
@@ -86,8 +86,8 @@ impl Array {
     }
     /// Imports a DLPack tensor of either protocol version, as an array on no mesh.
     ///
-    /// A row-major tensor that is aligned to its element type is not copied: the array reads the
-    /// owner's memory, never writes to it, and releases it when the last array that uses it is
+    /// A row-major tensor that is aligned to the size of an element is not copied: the array reads
+    /// the owner's memory, never writes to it, and releases it when the last array that uses it is
     /// dropped. Other layouts (transposed, strided, reversed) are copied to row-major order. This
     /// method requires the feature `dlpack`.
     ///
@@ -138,7 +138,8 @@ unsafe fn import<M: ManagedTensorBase>(tensor: Managed<M>) -> Result<Array, Faul
     // SAFETY: the pointer and the byte offset of `tensor` describe readable memory (caller contract
     // of `import`).
     let start = unsafe { seen.offset_bytes_ptr() }.map_err(data_error)?;
-    let aligned = start.addr().is_multiple_of(with_dtype!(dtype, T => align_of::<T>()));
+    // (kernels read complex128 as words of 16 bytes, which need more alignment than its parts)
+    let aligned = start.addr().is_multiple_of(dtype.size());
     let buffer = match NonNull::new(start.cast_mut()) {
         Some(start) if layout.is_contiguous() && aligned && ty.nbytes() > 0 => {
             // SAFETY: the layout is contiguous, so `start` points to `nbytes` bytes that are

@@ -60,7 +60,18 @@ pub(crate) struct BoundRowKernel {
 #[derive(Clone, Debug)]
 struct RowSplit {
     /// The kernel in two stages.
+    ///
+    /// Its properties are asked once, when it is bound, and kept below: memory accesses rely on
+    /// them, and a kernel of the user's may answer differently each time.
     kernel: Arc<dyn ParallelRowKernel>,
+    /// The region of the results that a chunk of the second stage writes.
+    second_pass: SecondPass,
+    /// True if chunks are counted from the end of the row.
+    reverse: bool,
+    /// The element type of the scratch of a chunk.
+    scratch_dtype: DType,
+    /// The number of scratch elements of each chunk but the last, and of the last.
+    scratch_elements: [usize; 2],
     /// The number of rows.
     num_rows: usize,
     /// The number of elements of a row.
@@ -86,13 +97,15 @@ struct StageSplit {
 
 impl StageSplit {
     /// Cuts a row into at most `runs` chunks, which start at multiples of `step`.
-    fn new(row_len: usize, runs: usize, step: usize) -> StageSplit {
-        let chunk_len = row_len.div_ceil(runs).next_multiple_of(step.max(1));
-        StageSplit { row_len, chunk_len, num_chunks: row_len.div_ceil(chunk_len) }
+    /// Returns `None` if the row is empty, or the step is too large.
+    fn new(row_len: usize, runs: usize, step: usize) -> Option<StageSplit> {
+        let chunk_len = row_len.div_ceil(runs).checked_next_multiple_of(step.max(1))?;
+        (row_len > 0).then(|| StageSplit { row_len, chunk_len, num_chunks: row_len.div_ceil(chunk_len) })
     }
     /// Returns the elements of chunk `r`, counted from the end with `reverse`.
     fn chunk(&self, r: usize, reverse: bool) -> Range<usize> {
-        let (lo, hi) = (r * self.chunk_len, ((r + 1) * self.chunk_len).min(self.row_len));
+        let lo = r * self.chunk_len;
+        let hi = lo.saturating_add(self.chunk_len).min(self.row_len);
         if reverse { self.row_len - hi..self.row_len - lo } else { lo..hi }
     }
 }
@@ -169,26 +182,41 @@ impl RowSplit {
             return None;
         }
         let cut = |all: usize| StageSplit::new(all, workers.div_ceil(row_count), stages.alignment());
-        let (first, then) = match made {
-            SecondPass::Elements => (cut(places), cut(places)),
-            SecondPass::FullRow => (cut(places), StageSplit::new(places, 1, 1)),
-            SecondPass::Columns { operand_columns: first, result_columns: then } => (cut(first), cut(then)),
+        let (first, second) = match made {
+            SecondPass::Elements => {
+                let one = cut(places)?;
+                (one, one)
+            }
+            SecondPass::FullRow => (cut(places)?, StageSplit::new(places, 1, 1)?),
+            SecondPass::Columns { operand_columns: first, result_columns: then } => {
+                let divides = |n: usize| n > 0 && places.is_multiple_of(n);
+                if !divides(first) || !divides(then) {
+                    return None;
+                }
+                (cut(first)?, cut(then)?)
+            }
         };
-        let (dtype, elements) = stages.scratch(first.chunk_len);
-        let scratch_bytes = (elements * dtype.size()).next_multiple_of(64);
-        (first.num_chunks > 1).then_some(RowSplit {
+        let reverse = stages.reverse();
+        let scratch = |run: usize| stages.scratch(first.chunk(run, reverse).len());
+        let ((dtype, most), (last_dtype, last)) = (scratch(0), scratch(first.num_chunks - 1));
+        let bytes = most.max(last).checked_mul(dtype.size())?.checked_next_multiple_of(64)?;
+        (first.num_chunks > 1 && last_dtype == dtype).then_some(RowSplit {
             kernel: stages,
+            second_pass: made,
+            reverse,
+            scratch_dtype: dtype,
+            scratch_elements: [most, last],
             num_rows: row_count,
             row_len: places,
             first,
-            second: then,
-            chunk_scratch_bytes: scratch_bytes,
+            second,
+            chunk_scratch_bytes: bytes,
         })
     }
     /// Returns the row of a task, the number of its chunk in the stage, and the chunk.
     fn task(&self, i: i64, stage: StageSplit) -> (usize, usize, Range<usize>) {
         let (line, run) = (i as usize / stage.num_chunks, i as usize % stage.num_chunks);
-        (line, run, stage.chunk(run, self.kernel.reverse()))
+        (line, run, stage.chunk(run, self.reverse))
     }
 }
 
@@ -229,16 +257,17 @@ impl BoundRowKernel {
     }
     /// Returns the bytes of scratch that the first stage fills for the second.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        self.active_split()
-            .map_or(0, |r| (r.num_rows * r.first.num_chunks).saturating_mul(r.chunk_scratch_bytes))
+        self.active_split().map_or(0, |r| {
+            (r.num_rows.saturating_mul(r.first.num_chunks)).saturating_mul(r.chunk_scratch_bytes)
+        })
     }
     /// Returns the approximate cost of the second stage, in microseconds.
     pub(crate) fn second_stage_cost_us(&self) -> f64 {
         let Some(r) = self.active_split() else { return 0.0 };
-        match r.kernel.second_pass() {
+        match r.second_pass {
             SecondPass::Elements | SecondPass::Columns { .. } => 0.5 * self.cost_us,
             SecondPass::FullRow => {
-                let left = r.first.num_chunks * r.kernel.scratch(r.first.chunk_len).1;
+                let left = r.first.num_chunks.saturating_mul(r.scratch_elements[0]);
                 r.num_rows as f64 * self.kernel.cost(left) / 1000.0
             }
         }
@@ -254,8 +283,12 @@ impl BoundRowKernel {
         run: usize,
         temp: *mut u8,
     ) -> (DType, *mut u8, Vec<usize>) {
-        let (dtype, elements) = r.kernel.scratch(r.first.chunk(run, r.kernel.reverse()).len());
-        (dtype, temp.wrapping_add((line * r.first.num_chunks + run) * r.chunk_scratch_bytes), vec![elements])
+        let elements = r.scratch_elements[usize::from(run + 1 == r.first.num_chunks)];
+        (
+            r.scratch_dtype,
+            temp.wrapping_add((line * r.first.num_chunks + run) * r.chunk_scratch_bytes),
+            vec![elements],
+        )
     }
     /// Returns the operands of a row.
     ///
@@ -286,12 +319,13 @@ impl BoundRowKernel {
         let (line, run, places) = r.task(i, r.first);
         // SAFETY: the caller upholds the contract of `run` for this row, and only this task
         // accesses the scratch of its chunk (caller contract).
-        let (ins, mut scratch) = unsafe {
+        let (ins, scratch) = unsafe {
             let (dtype, at, shape) = Self::chunk_scratch(r, line, run, temp);
             (self.row_inputs(r, line, base), RowOutput::from_raw(dtype, at, shape, vec![1]))
         };
-        row_kernel::catch_panics(self.kernel.as_ref(), || {
-            r.kernel.run_first_pass(places.clone(), &ins, &mut scratch)
+        row_kernel::with_outputs(self.kernel.as_ref(), RowOutputs::new([Some(scratch)]), |outs| {
+            let mut scratch = outs.take(0).expect("the list has the scratch buffer");
+            r.kernel.run_first_pass(places.clone(), &ins, &mut scratch);
         });
     }
     /// Runs task `i` of the second stage, after all tasks of the first.
@@ -316,7 +350,7 @@ impl BoundRowKernel {
         let outs = self.outs.iter().map(|v| {
             let v = v.as_ref()?;
             let (n, m, step) = (v.shape[v.shape.len() - 1], places.len(), v.element_stride());
-            let (from, shape, strides) = match r.kernel.second_pass() {
+            let (from, shape, strides) = match r.second_pass {
                 SecondPass::Elements => (places.start, vec![m], vec![step]),
                 SecondPass::FullRow => (0, vec![n], vec![step]),
                 SecondPass::Columns { result_columns: then, .. } => {
@@ -328,9 +362,8 @@ impl BoundRowKernel {
             // other thread accesses (caller contract).
             Some(unsafe { RowOutput::from_raw(v.dtype, at, shape, strides) })
         });
-        let mut outs = RowOutputs::new(outs);
-        row_kernel::catch_panics(self.kernel.as_ref(), || {
-            r.kernel.run_second_pass(run, places.clone(), &ins, &scratch_inputs, &mut outs)
+        row_kernel::with_outputs(self.kernel.as_ref(), RowOutputs::new(outs), |outs| {
+            r.kernel.run_second_pass(run, places.clone(), &ins, &scratch_inputs, outs)
         });
     }
     /// Runs task `i` of `chunks`.
@@ -369,6 +402,6 @@ impl BoundRowKernel {
             // other thread accesses (caller contract).
             Some(unsafe { RowOutput::from_raw(v.dtype, at, shape, v.strides.clone()) })
         });
-        row_kernel::run_kernel(self.kernel.as_ref(), &ins, &mut RowOutputs::new(outs));
+        row_kernel::run_kernel(self.kernel.as_ref(), &ins, RowOutputs::new(outs));
     }
 }

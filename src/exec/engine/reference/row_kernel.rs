@@ -49,6 +49,6 @@ fn run_rows<T: ScalarElement>(l: &RowKernelCall, ins: &[RowInput<'_>], shape: &[
     let mut all = vec![T::from_scalar(Scalar::zero(T::DTYPE)); shape.iter().product()];
     let mut asked: Vec<Option<RowOutput<'_>>> = (0..l.result_index).map(|_| None).collect();
     asked.push(Some(RowOutput::from_slice(shape, &mut all)));
-    row_kernel::run_kernel(l.kernel.as_ref(), ins, &mut RowOutputs::new(asked));
+    row_kernel::run_kernel(l.kernel.as_ref(), ins, RowOutputs::new(asked));
     all.into_iter().map(ScalarElement::to_scalar).collect()
 }

@@ -159,10 +159,13 @@ impl CustomRowKernel {
         let name = self.declaration.name;
         let user_fault = |text: String| Fault::new(ErrorKind::User, text);
         let kernel = &self.declaration.kernel.f;
+        // (the kernel may exchange the results in its list)
+        let unwritten: Vec<_> = results.iter().map(RowOutput::unwritten_flag).collect();
+        let missing = |k: &usize| unwritten[*k].get() && !self.result_rows[*k].1.contains(&0);
         let fault = match catch_user_panic(|| kernel(operands, results)) {
             Err(said) => user_fault(format!("the kernel of {name} panicked: {said}")),
             Ok(Err(said)) => user_fault(format!("the kernel of {name} failed: {said}")),
-            Ok(Ok(())) => match results.iter().position(|r| r.is_unwritten() && !r.shape().contains(&0)) {
+            Ok(Ok(())) => match (0..unwritten.len()).find(missing) {
                 Some(k) => {
                     user_fault(format!("the kernel of {name} did not write result {k}")).help(format!(
                         "write all of it: `outs[{k}].view::<{}>()`",
