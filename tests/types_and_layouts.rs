@@ -209,3 +209,53 @@ fn what_a_spec_cannot_be_is_an_error_with_a_mend() {
         r#"the spec p![_, "X"] has entries for 2 dimensions, but the array has 1"#
     );
 }
+
+/// A type has no more dimensions than an operation supports, and no more bytes than it may have.
+#[test]
+fn parsed_types_are_those_of_arrays() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let parse = |rank: usize| ArrayType::parse(&format!("f32[{}]", vec!["1"; rank].join(",")), &mesh);
+    assert_eq!(parse(12).unwrap().rank(), 12);
+    let error = parse(13).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("has 13 dimensions: at most 12 are supported"), "{error}");
+}
+
+/// Meshes that differ in the types of their axes have different hashes.
+#[test]
+fn the_hash_of_a_mesh_includes_the_types_of_its_axes() {
+    use std::hash::{BuildHasher, RandomState};
+    let (state, explicit) = (RandomState::new(), Mesh::new([("X", 2), ("Y", 4)]).unwrap());
+    let auto = explicit.with_axis_types("X", AxisType::Auto).unwrap();
+    assert_ne!(explicit, auto);
+    assert_ne!(state.hash_one(&explicit), state.hash_one(&auto));
+    assert_eq!(state.hash_one(&explicit), state.hash_one(Mesh::new([("X", 2), ("Y", 4)]).unwrap()));
+}
+
+/// `full` has the requested element type, also if it repeats an array of another one.
+#[test]
+fn full_converts_an_array() -> atmesh::Result<()> {
+    use atmesh::{Array, DType, jit};
+    let row = Array::from([1i32, -2, 3]);
+    let of = |x: &Array| Array::full(DType::F64.array_type([2, 3]), x);
+    for y in [of(&row), jit(of).call(&row)?] {
+        assert_eq!(y.ty()?.to_string(), "float64[2,3]");
+        assert_eq!(y.to_vec::<f64>()?, [1.0, -2.0, 3.0, 1.0, -2.0, 3.0]);
+    }
+    Ok(())
+}
+
+/// The end of a range is excluded, also where the largest number that is drawn rounds to it.
+#[test]
+fn uniform_numbers_are_below_the_end() -> atmesh::Result<()> {
+    use atmesh::{DType, Key};
+    let ranges = [(DType::F16, 100.0..101.0), (DType::BF16, 1.0..1.25), (DType::F32, 1e6..1e6 + 1.0)];
+    for (dtype, range) in ranges {
+        for (low, high) in [(range.start, range.end), (-range.end, -range.start)] {
+            let x = Key::new(1).uniform_in(dtype.array_type([20_000]), low..high).astype(DType::F64);
+            let all = x.to_vec::<f64>()?;
+            assert!(all.iter().all(|x| (low..high).contains(x)), "{dtype} {low}..{high}: {}", x.max(..));
+        }
+    }
+    Ok(())
+}

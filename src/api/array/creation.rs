@@ -112,7 +112,7 @@ impl Array {
     }
     /// Returns an array whose elements all equal `value`, a number or an array that broadcasts.
     ///
-    /// A bare shape means float32.
+    /// A bare shape means float32. An array of another element type is converted.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -143,7 +143,7 @@ impl Array {
                 apply1(prims::full(explicit_type(&ty), l.value), &[], call).put_auto_axes(sharding, call)
             }
             (ArrayOrLiteral::Array(x), _) => {
-                let wide = x.broadcast_like(&ty.shape, None, call);
+                let wide = x.astype_at(ty.dtype, call).broadcast_like(&ty.shape, None, call);
                 match sharding {
                     Some(s) => wide.put_at(&s.mesh, s.spec, call),
                     None => wide,

@@ -72,7 +72,7 @@ impl Key {
     pub fn uniform(&self, ty: impl Into<ArrayType>) -> Array {
         self.sample_float(ty.into(), CallSite::here("uniform"), |u, _| u(0.0, 1.0))
     }
-    /// Draws floats uniformly distributed in `range`.
+    /// Draws floats uniformly distributed in `range`. The end is excluded, also after rounding.
     ///
     /// A bare shape means float32.
     ///
@@ -84,7 +84,17 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn uniform_in(&self, ty: impl Into<ArrayType>, range: Range<f64>) -> Array {
-        self.sample_float(ty.into(), CallSite::here("uniform_in"), |u, _| u(range.start, range.end))
+        let ty = ty.into();
+        let dtype = ty.dtype;
+        self.sample_float(ty, CallSite::here("uniform_in"), |u, f| {
+            let drawn = u(range.start, range.end);
+            // the largest number that is drawn may be rounded to the end
+            let of = |x: f64| round_to_dtype(x, dtype);
+            let (low, high) = (of(range.start), of(range.end));
+            let unit = 1.0 - 0.5f64.powi(f.mantissa_bits as i32);
+            let largest = of(of(unit * of(high - low)) + low);
+            if low < high && largest >= high { drawn.minimum(next_below(high, dtype)) } else { drawn }
+        })
     }
     /// Draws normally distributed floats of mean 0 and standard deviation 1.
     ///
@@ -284,6 +294,21 @@ impl Key {
             };
             f(&uniform, &of)
         })
+    }
+}
+
+/// Returns the largest value of an element type below `x`, which is a value of this type.
+fn next_below(x: f64, dtype: DType) -> f64 {
+    let below = |bits: u16| match bits {
+        0 | 0x8000 => 0x8001,
+        bits if bits < 0x8000 => bits - 1,
+        bits => bits + 1,
+    };
+    match dtype {
+        DType::F16 => half::f16::from_bits(below(Scalar::Float(x).to_f16().to_bits())).to_f64(),
+        DType::BF16 => half::bf16::from_bits(below(Scalar::Float(x).to_bf16().to_bits())).to_f64(),
+        DType::F32 => f64::from((x as f32).next_down()),
+        _ => x.next_down(),
     }
 }
 

@@ -305,6 +305,7 @@ impl std::hash::Hash for Mesh {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.0.names.hash(state);
         self.0.sizes.hash(state);
+        self.0.types.hash(state);
     }
 }
 impl fmt::Display for Mesh {

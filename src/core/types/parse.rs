@@ -75,7 +75,9 @@ fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
     if bytes.is_none_or(|b| b > isize::MAX as usize) {
         return Err(Fault::new(ErrorKind::Shape, format!("{text} has more bytes than can be addressed")));
     }
-    Ok(ArrayType { dtype, shape: Shape::from(shape), mesh: Some(mesh.clone()), spec, varying })
+    let ty = ArrayType { dtype, shape: Shape::from(shape), mesh: Some(mesh.clone()), spec, varying };
+    ty.check_addressable()?;
+    Ok(ty)
 }
 
 /// The axes named so far in a type.

@@ -88,7 +88,7 @@ impl GatherDims {
     /// Returns the role of each dimension of an array of this rank.
     pub(super) fn dim_roles(&self, rank: usize) -> Vec<DimRole> {
         let mut windows = self.offset_dims.iter();
-        let queries = self.batch_dims(rank);
+        let queries = self.batch_dims(self.batching_dims.iter().map(|p| p.1 + 1).max().unwrap_or(0));
         let role = |d: usize| match self.batching_dims.iter().find(|p| p.0 == d) {
             Some((_, b)) => DimRole::Batch(queries[*b]),
             None if self.collapsed_dims.contains(&d) => DimRole::Collapsed,
@@ -96,10 +96,9 @@ impl GatherDims {
         };
         (0..rank).map(role).collect()
     }
-    /// Returns the batch dimensions of the windows, which may be more than the indices have.
-    pub(super) fn batch_dims(&self, rank: usize) -> Vec<usize> {
-        let most = self.offset_dims.len() + self.batching_dims.len() + rank + 64;
-        (0..most).filter(|d| !self.offset_dims.contains(d)).collect()
+    /// Returns the first `count` batch dimensions of the windows.
+    pub(super) fn batch_dims(&self, count: usize) -> Vec<usize> {
+        (0..).filter(|d| !self.offset_dims.contains(d)).take(count).collect()
     }
     /// Returns an error if these dimension numbers do not fit the array and the indices.
     ///
@@ -248,5 +247,19 @@ impl GatherDims {
             offset_dims: own.into_iter().chain(shifted_dims(&self.offset_dims)).collect(),
             mode: self.mode,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of batch dimensions is that of the indices, of any rank.
+    #[test]
+    fn batch_dims_of_many_indices() {
+        let dims =
+            GatherDims { batching_dims: vec![(0, 199)], offset_dims: vec![1], ..GatherDims::default() };
+        assert_eq!(dims.batch_dims(200).last(), Some(&200));
+        assert_eq!(dims.dim_roles(2), [DimRole::Batch(200), DimRole::Offset(1)]);
     }
 }

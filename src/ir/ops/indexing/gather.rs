@@ -64,8 +64,8 @@ impl Gather {
     /// Returns the factors of the gather.
     fn loops(&self, x: &ArrayType, i: &ArrayType, y: &Shape) -> Factors {
         let mut f = Factors::from_sizes(y);
-        let queries = self.dims.batch_dims(x.rank());
         let of_numbers = i.rank().saturating_sub(1);
+        let queries = self.dims.batch_dims(of_numbers);
         let mut result = Dim::each(0..y.rank());
         let mut array = Vec::new();
         for (d, role) in self.dims.dim_roles(x.rank()).into_iter().enumerate() {
@@ -117,7 +117,7 @@ impl Primitive for Gather {
         self.dims.check(self.name(), x, &operands[1], &self.slice_sizes)?;
         let numbers = &operands[1].ty.shape;
         let mut shape = vec![0; numbers.len() - 1 + self.dims.offset_dims.len()];
-        let queries = self.dims.batch_dims(x.rank());
+        let queries = self.dims.batch_dims(numbers.len() - 1);
         numbers[..numbers.len() - 1].iter().zip(queries).for_each(|(n, w)| shape[w] = *n);
         for (d, role) in self.dims.dim_roles(x.rank()).into_iter().enumerate() {
             if let DimRole::Offset(w) = role {
@@ -194,7 +194,7 @@ impl Primitive for Gather {
         if at.is_empty() {
             return view(y, from.pieces, from.fill);
         }
-        let queries = &self.dims.batch_dims(x.rank())[..i.rank() - 1];
+        let queries = &self.dims.batch_dims(i.rank() - 1);
         let mut reads = vec![from];
         reads.extend(said.into_iter().map(|j| GatherDims::index_access(1, j, i, &extents, queries)));
         vec![LoopNest {

@@ -135,7 +135,7 @@ impl Primitive for Scatter {
             )));
         }
         self.dims.check(self.name(), x, &operands[2], &self.window_sizes(x, u))?;
-        let queries = self.dims.batch_dims(x.rank());
+        let queries = self.dims.batch_dims(rest);
         if let Some((b, w)) = (0..rest).zip(queries).find(|(b, w)| i.shape[*b] != u.shape[*w]) {
             let message = format!(
                 "the update has size {} in dimension {w}, but the indices have size {}",
@@ -183,7 +183,7 @@ impl Primitive for Scatter {
             .collect();
         let vector = f.add_loop(self.dims.start_index_map.len());
         f.loops[vector].need_replication = true;
-        let queries = &self.dims.batch_dims(x.rank())[..i.rank() - 1];
+        let queries = &self.dims.batch_dims(i.rank() - 1);
         let numbers = queries.iter().map(|w| dims[*w]).chain([vector]).collect::<Vec<_>>();
         f.operands = vec![Dim::each(0..x.rank()), Dim::each(dims), Dim::each(numbers)];
         f.results = vec![Dim::each(0..x.rank())];
@@ -322,7 +322,7 @@ impl Primitive for Scatter {
                 loops[*w] = Some(d);
             }
         }
-        let queries = &self.dims.batch_dims(x.rank())[..i.rank() - 1];
+        let queries = &self.dims.batch_dims(i.rank() - 1);
         for w in queries {
             loops[*w].get_or_insert_with(|| (extents.push(u.shape[*w]), extents.len() - 1).1);
         }
