@@ -170,6 +170,45 @@ fn prefix_sums_and_inner_products() {
     }
 }
 
+/// Windows, segments and scans along a dimension, around the sizes of tiles and of blocks.
+#[test]
+fn windows_segments_and_scans() {
+    fn ids(x: &Array) -> Array {
+        let n = x.shape().unwrap_or_else(|e| panic!("{e}"))[0] as i32;
+        Array::arange(0..n) * 7 % 5
+    }
+    for d in types() {
+        for n in sizes().filter(|n| *n < 1 << 17) {
+            let values: Vec<Value> = (0..n).map(|k| value(d, k)).collect();
+            let factors: Vec<Value> = (0..n).map(|k| factor(d, k)).collect();
+            let (x, y) = (array(d, &values), array(d, &factors));
+            let windows: Vec<Value> =
+                values.windows(3).map(|w| w.iter().copied().fold((0, 0), add)).collect();
+            check(&format!("windows of {n}"), d, &x, &windows, |x| x.window_sum([3]));
+            let products: Vec<Value> =
+                factors.windows(5).map(|w| w.iter().copied().fold((1, 0), mul)).collect();
+            check(&format!("products of windows of {n}"), d, &y, &products, |x| x.window_prod([5]));
+            let (mut sums, mut products) = (vec![(0, 0); 5], vec![(1, 0); 5]);
+            for k in 0..n {
+                let id = 7 * k % 5;
+                (sums[id], products[id]) = (add(sums[id], values[k]), mul(products[id], factors[k]));
+            }
+            check(&format!("segments of {n}"), d, &x, &sums, |x| x.segment_sum(&ids(x), 5));
+            check(&format!("products of segments of {n}"), d, &y, &products, |x| x.segment_prod(&ids(x), 5));
+            let scan = factors.iter().scan((1, 0), |p, v| {
+                *p = mul(*p, *v);
+                Some(*p)
+            });
+            check(&format!("prefix products of {n}"), d, &y, &scan.collect::<Vec<_>>(), |x| x.cumprod(0));
+            let reversed: Vec<Value> = values.iter().rev().copied().collect();
+            check(&format!("gather of {n}"), d, &x, &reversed, |x| {
+                let n = x.shape().unwrap_or_else(|e| panic!("{e}"))[0] as i32;
+                x.take(&(n - 1 - Array::arange(0..n)), 0)
+            });
+        }
+    }
+}
+
 #[test]
 fn bools() {
     for n in sizes() {
