@@ -6,7 +6,7 @@
 //! the collectives and the order in which sums are evaluated, so results may differ from those of
 //! the built-in engines in the last digits. (Feature `xla`.)
 
-use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::sharding::sub_axes::{SubAxis, num_shards};
 use crate::core::types::{ArrayType, DType, Scalar, ScalarElement, Shape, with_dtype};
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
@@ -45,6 +45,16 @@ impl Engine for Xla {
             .and_then(|client| Ok((client.compile(&module.text, devices)?, client)))
             .map_err(at);
         let (executable, client) = inner?;
+        if executable.num_results() != program.outputs.len() {
+            let (has, wanted) = (executable.num_results(), program.outputs.len());
+            let message = format!("the plugin compiled a module of {wanted} results to one of {has}");
+            return Err(at(Error::new(
+                Fault::new(ErrorKind::Device, message),
+                "the engine xla",
+                Vec::new(),
+                None,
+            )));
+        }
         let of_input = |v: &crate::ir::program::Var| {
             let info = &program.vars[v.index()];
             BoundaryLayout::new(&info.ty, info.placement.as_ref(), devices)

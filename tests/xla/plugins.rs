@@ -90,7 +90,8 @@ fn a_plugin_that_fails_is_told_in_its_words() {
         assert!(error_message(load(&fails.0)).ends_with("has no devices: no such device here"));
     }
     // A client without devices.
-    let none = source.replace("(long long)fail", "(long long)quiet");
+    let made = "static void *made(long long *a) { a[8] = (long long)table; return 0; }\n void *GetPjrtApi";
+    let none = source.replace("(long long)fail", "(long long)made").replace("void *GetPjrtApi", made);
     if let Some(none) = library("none", &none) {
         assert!(error_message(load(&none.0)).ends_with("has 0 devices, but 1 are needed"));
     }
@@ -128,6 +129,78 @@ fn options_reach_the_plugin_with_their_types() {
     let error = unsafe { Client::load_with(&plugin.0, 1, &options) }.unwrap_err().to_string();
     assert!(error.contains("RESOURCE_EXHAUSTED: Out of memory"), "{error}");
     assert!(error.contains("ATMESH_PJRT_OPTIONS=\"preallocate=false\""), "{error}");
+}
+
+/// Runs a module on a plugin that misbehaves in one way.
+fn on_fake(fault: &str) -> Option<Result<Vec<u8>>> {
+    let source = format!("#define FAKE \"{fault}\"\n{}", include_str!("fake_plugin.c"));
+    let made = library(&format!("fake-{fault}"), &source)?;
+    let run = || {
+        let client = load(&made.0)?;
+        let executable = client.compile("module {}", 1)?;
+        let _ = executable.collectives();
+        let x = client.put(&bytes(&[1.0, 2.0]), DType::F32, &[2], 0)?;
+        executable.run(&[vec![&x]])?[0][0].read()
+    };
+    Some(run())
+}
+
+/// A plugin that misbehaves gives an error, never wrong numbers or a read outside of its lists.
+#[test]
+fn plugins_that_misbehave_are_errors() {
+    for fault in ["none", "no_optimized", "optimized", "optimized_long"] {
+        let Some(result) = on_fake(fault) else { return };
+        assert_eq!(result.unwrap(), bytes(&[1.0, 2.0]), "{fault}");
+    }
+    let missing = [
+        "PJRT_Error_Destroy",
+        "PJRT_Error_Message",
+        "PJRT_Plugin_Initialize",
+        "PJRT_Event_Await",
+        "PJRT_Client_Create",
+        "PJRT_Client_AddressableDevices",
+        "PJRT_Client_Compile",
+        "PJRT_Client_BufferFromHostBuffer",
+        "PJRT_Executable_NumOutputs",
+        "PJRT_LoadedExecutable_Execute",
+        "PJRT_Buffer_Destroy",
+        "PJRT_Buffer_Dimensions",
+        "PJRT_Buffer_ToHostBuffer",
+    ];
+    for name in missing {
+        let Some(result) = on_fake(name) else { return };
+        assert!(error_message(result).ends_with(&format!("does not have the function {name}")), "{name}");
+    }
+    for (fault, words) in [
+        ("null", "is not a PJRT plugin"),
+        ("misaligned", "is not a PJRT plugin"),
+        ("start", "does not start: no start for you"),
+        ("message_null", "does not start: it gave no reason"),
+        ("message_long", "does not start: it gave no reason"),
+        ("create", "has no devices: no devices here"),
+        ("client_null", "has no devices: the plugin returned no client"),
+        ("devices_null", "the plugin returned a list of 2 devices at address 0x0"),
+        ("devices_many", "the plugin returned a list of 1152921504606846976 devices"),
+        ("device_null", "the plugin returned a list of devices with a null pointer"),
+        ("compile", "XLA rejected the module: a line that it does not like"),
+        ("executable_null", "the plugin returned no executable"),
+        ("inner_null", "the plugin returned no executable"),
+        ("outputs_many", "the plugin returned an executable of 1152921504606846976 results"),
+        ("put", "no room"),
+        ("put_null", "the plugin returned no buffer"),
+        ("event", "the event failed"),
+        ("execute", "it did not run"),
+        ("result_null", "device 0 has 0 results"),
+        ("rank", "the plugin returned a list of 1099511627776 dimensions"),
+        ("dims_null", "the plugin returned a list of 1 dimensions at address 0x0"),
+        ("negative", "the plugin returned a result with a dimension of size -1"),
+        ("type", "a result has element type 999"),
+        ("read", "it cannot be read"),
+    ] {
+        let Some(result) = on_fake(fault) else { return };
+        let said = error_message(result);
+        assert!(said.contains(words), "{fault}: {said}");
+    }
 }
 
 /// Returns the plugin's client of 8 devices, or `None` if no plugin is named.

@@ -7,39 +7,31 @@
 //! therefore sufficient, and no binding of the header is needed.
 
 use super::client_options::{ClientOptions, OptionValue};
+use super::functions::{
+    BUFFER_DESTROY, BUFFER_DIMENSIONS, BUFFER_FROM_HOST, BUFFER_TO_HOST, BUFFER_TYPE, CLIENT_COMPILE,
+    CLIENT_CREATE, CLIENT_DESTROY, CLIENT_DEVICES, CLIENT_PLATFORM, ERROR_DESTROY, ERROR_MESSAGE,
+    EVENT_AWAIT, EVENT_DESTROY, EXECUTABLE_DESTROY, EXECUTABLE_OPTIMIZED, EXECUTABLE_OUTPUTS, FunctionOffset,
+    LOADED_DESTROY, LOADED_EXECUTABLE, LOADED_EXECUTE, MIN_TABLE_BYTES, PLUGIN_INITIALIZE, REQUIRED,
+};
 use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
 use std::slice;
 use std::sync::Arc;
 
-/// The offset of a function in the plugin's table, in bytes.
-#[derive(Clone, Copy)]
-struct FunctionOffset(usize);
+// Limits of the counts and lengths that a plugin returns. Larger ones are errors, so that a faulty
+// plugin neither exhausts the memory nor makes this crate read far outside of a list.
 
-const ERROR_DESTROY: FunctionOffset = FunctionOffset(40);
-const ERROR_MESSAGE: FunctionOffset = FunctionOffset(48);
-const PLUGIN_INITIALIZE: FunctionOffset = FunctionOffset(64);
-const EVENT_DESTROY: FunctionOffset = FunctionOffset(80);
-const EVENT_AWAIT: FunctionOffset = FunctionOffset(104);
-const CLIENT_CREATE: FunctionOffset = FunctionOffset(120);
-const CLIENT_DESTROY: FunctionOffset = FunctionOffset(128);
-const CLIENT_PLATFORM: FunctionOffset = FunctionOffset(136);
-const CLIENT_DEVICES: FunctionOffset = FunctionOffset(168);
-const CLIENT_COMPILE: FunctionOffset = FunctionOffset(200);
-const BUFFER_FROM_HOST: FunctionOffset = FunctionOffset(216);
-const EXECUTABLE_DESTROY: FunctionOffset = FunctionOffset(360);
-const EXECUTABLE_OUTPUTS: FunctionOffset = FunctionOffset(392);
-const EXECUTABLE_OPTIMIZED: FunctionOffset = FunctionOffset(424);
-const LOADED_DESTROY: FunctionOffset = FunctionOffset(440);
-const LOADED_EXECUTABLE: FunctionOffset = FunctionOffset(448);
-const LOADED_EXECUTE: FunctionOffset = FunctionOffset(480);
-const BUFFER_DESTROY: FunctionOffset = FunctionOffset(504);
-const BUFFER_TYPE: FunctionOffset = FunctionOffset(512);
-const BUFFER_DIMENSIONS: FunctionOffset = FunctionOffset(520);
-const BUFFER_TO_HOST: FunctionOffset = FunctionOffset(600);
-/// The minimum size of the table in bytes, which includes the last of these functions.
-const MIN_TABLE_BYTES: usize = 608;
+/// The maximum length of a message or a name, in bytes.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+/// The maximum number of devices.
+const MAX_DEVICES: usize = 1 << 20;
+/// The maximum number of results of a module.
+const MAX_RESULTS: usize = 1 << 20;
+/// The maximum rank of a result.
+const MAX_RANK: usize = 64;
+/// The maximum size of an optimised module, in bytes.
+const MAX_MODULE_BYTES: usize = 1 << 31;
 
 /// The argument struct of a call as words, for both arguments and results.
 type CallWords<'a> = &'a mut [usize];
@@ -60,6 +52,8 @@ pub(super) enum PluginLoadError {
     NoPlugin,
     /// The plugin has an unsupported interface; its version, and the size of its table in bytes.
     Version((i32, i32), usize),
+    /// The plugin lacks a function; its name.
+    NoFunction(&'static str),
     /// The plugin failed to start; its message.
     Start(String),
 }
@@ -96,7 +90,7 @@ impl Api {
         };
         // the library is never unloaded, since the table points into it
         std::mem::forget(library);
-        if table.is_null() {
+        if table.is_null() || !table.addr().is_multiple_of(align_of::<usize>()) {
             return Err(PluginLoadError::NoPlugin);
         }
         // SAFETY: a table starts with its size, a pointer, and a version struct of size, pointer,
@@ -109,18 +103,35 @@ impl Api {
             return Err(PluginLoadError::Version((major, minor), size));
         }
         let api = Api { table, version: (major, minor) };
+        if let Some((_, name)) = REQUIRED.iter().find(|f| !api.has(f.0)) {
+            return Err(PluginLoadError::NoFunction(name));
+        }
         // SAFETY: `PJRT_Plugin_Initialize_Args` has two words
         unsafe { api.call(PLUGIN_INITIALIZE, &mut [0; 2]) }.map_err(PluginLoadError::Start)?;
         Ok(api)
     }
+    /// Returns true if the table has a function at this offset.
+    fn has(&self, FunctionOffset(at): FunctionOffset) -> bool {
+        // SAFETY: `load` has checked that the table is aligned and large enough
+        unsafe { self.table.add(at).cast::<usize>().read() != 0 }
+    }
     /// Calls a function; an error is the plugin's message.
     ///
     /// # Safety
-    /// `words` are the argument struct of this function, and everything that they point to lives
-    /// until it returns.
+    /// `words` are the argument struct of this function, which returns an error, and everything
+    /// that they point to lives until it returns.
     unsafe fn call(&self, function: FunctionOffset, words: CallWords<'_>) -> Result<(), String> {
-        // SAFETY: `words` are the arguments of this function (caller contract)
-        let error = unsafe { self.call_raw(function, words) };
+        let FunctionOffset(at) = function;
+        if !self.has(function) {
+            return Err(format!("the plugin has no function at byte {at} of its table"));
+        }
+        words[0] = size_of_val(words);
+        // SAFETY: at this offset the table has a function that takes one such struct and returns an
+        // error (contract of PJRT plugins); `words` are its arguments (caller contract)
+        let error = unsafe {
+            let f = self.table.add(at).cast::<extern "C" fn(*mut usize) -> usize>().read();
+            f(words.as_mut_ptr())
+        };
         if error == 0 {
             return Ok(());
         }
@@ -128,24 +139,23 @@ impl Api {
         // SAFETY: `error` is an error returned by the plugin; its message lives until the error is
         // destroyed, which happens once
         unsafe {
-            self.call_raw(ERROR_MESSAGE, &mut message);
-            let text = String::from_utf8_lossy(bytes(message[3], message[4])).trim_end().to_string();
-            self.call_raw(ERROR_DESTROY, &mut [0, 0, error]);
+            self.call_void(ERROR_MESSAGE, &mut message);
+            let text = String::from_utf8_lossy(text_bytes(message[3], message[4])).trim_end().to_string();
+            self.call_void(ERROR_DESTROY, &mut [0, 0, error]);
             Err(if text.is_empty() { "it gave no reason".into() } else { text })
         }
     }
-    /// Calls a function and returns the address of its error, or 0 if it succeeds.
+    /// Calls a function that returns nothing: one of those for errors.
     ///
     /// # Safety
-    /// The contract of `call` applies.
-    unsafe fn call_raw(&self, FunctionOffset(at): FunctionOffset, words: CallWords<'_>) -> usize {
+    /// The contract of `call` applies, except that the function returns nothing.
+    unsafe fn call_void(&self, FunctionOffset(at): FunctionOffset, words: CallWords<'_>) {
         words[0] = size_of_val(words);
-        // SAFETY: `load` has checked that the table is large enough, and at this offset it has a
-        // function that takes one such struct (contract of PJRT plugins). The functions for errors
-        // return nothing, and their result is not used
+        // SAFETY: `load` has checked that the table has the functions for errors, which take one
+        // such struct and return nothing (contract of PJRT plugins)
         unsafe {
-            let f = self.table.add(at).cast::<Option<extern "C" fn(*mut usize) -> usize>>().read();
-            f.map_or(0, |f| f(words.as_mut_ptr()))
+            let f = self.table.add(at).cast::<extern "C" fn(*mut usize)>().read();
+            f(words.as_mut_ptr());
         }
     }
 }
@@ -159,16 +169,34 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     at.to_string()
 }
 
-/// Returns the bytes at an address; an empty slice if the address or the length is 0.
+/// Returns the bytes of a text; an empty slice if the address is 0, or the length is 0 or above
+/// [`MAX_TEXT_BYTES`].
 ///
 /// # Safety
-/// Unless `at` or `len` is 0, `at` points to `len` bytes that stay valid while the result is used.
-unsafe fn bytes<'a>(at: usize, len: usize) -> &'a [u8] {
-    if len == 0 || at == 0 {
+/// Otherwise `at` points to `len` bytes that stay valid while the result is used.
+unsafe fn text_bytes<'a>(at: usize, len: usize) -> &'a [u8] {
+    if len == 0 || at == 0 || len > MAX_TEXT_BYTES {
         return &[];
     }
     // SAFETY: `at` points to `len` valid bytes (caller contract)
     unsafe { slice::from_raw_parts(pointer(at), len) }
+}
+
+/// Copies a list of 8-byte elements that the plugin returned; `what` names its elements.
+///
+/// # Safety
+/// Unless the list is null, misaligned or longer than `max`, `at` points to `len` elements of type
+/// `T`, which has 8 bytes.
+unsafe fn returned_list<T: Copy>(at: usize, len: usize, max: usize, what: &str) -> Result<Vec<T>, String> {
+    const { assert!(size_of::<T>() == 8) };
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    if len > max || at == 0 || !at.is_multiple_of(align_of::<T>()) {
+        return Err(format!("the plugin returned a list of {len} {what} at address {at:#x}"));
+    }
+    // SAFETY: `at` points to `len` elements (caller contract), and is neither null nor misaligned
+    Ok(unsafe { slice::from_raw_parts(pointer::<T>(at), len) }.to_vec())
 }
 
 /// A handle to an object of the plugin, which is destroyed when the handle is dropped.
@@ -176,6 +204,15 @@ struct OwnedHandle {
     api: Arc<Api>,
     word: usize,
     destroy: FunctionOffset,
+}
+impl OwnedHandle {
+    /// Takes over an object that the plugin returned; `what` names it.
+    fn new(api: &Arc<Api>, word: usize, destroy: FunctionOffset, what: &str) -> Result<OwnedHandle, String> {
+        match word {
+            0 => Err(format!("the plugin returned no {what}")),
+            word => Ok(OwnedHandle { api: api.clone(), word, destroy }),
+        }
+    }
 }
 impl Drop for OwnedHandle {
     fn drop(&mut self) {
@@ -217,18 +254,18 @@ impl RawClient {
         let mut made = [0, 0, address(named.as_ptr()), named.len(), 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: these are PJRT_Client_Create_Args; the options live until the call returns
         unsafe { api.call(CLIENT_CREATE, &mut made)? };
-        let owned = OwnedHandle { api: api.clone(), word: made[8], destroy: CLIENT_DESTROY };
+        let owned = OwnedHandle::new(api, made[8], CLIENT_DESTROY, "client")?;
         let (mut held, mut named) = ([0, 0, owned.word, 0, 0], [0, 0, owned.word, 0, 0]);
         // SAFETY: both calls take a client and return a list that lives as long as the client
         let (devices, platform) = unsafe {
             api.call(CLIENT_DEVICES, &mut held)?;
             api.call(CLIENT_PLATFORM, &mut named)?;
-            let devices = match held[4] {
-                0 => Vec::new(),
-                n => slice::from_raw_parts(pointer::<usize>(held[3]), n).to_vec(),
-            };
-            (devices, String::from_utf8_lossy(bytes(named[3], named[4])).into_owned())
+            let devices: Vec<usize> = returned_list(held[3], held[4], MAX_DEVICES, "devices")?;
+            (devices, String::from_utf8_lossy(text_bytes(named[3], named[4])).into_owned())
         };
+        if devices.contains(&0) {
+            return Err("the plugin returned a list of devices with a null pointer".into());
+        }
         Ok(RawClient { owned, devices, platform })
     }
     /// Returns the number of devices that this process may use.
@@ -248,11 +285,14 @@ impl RawClient {
         // SAFETY: these are PJRT_Client_Compile_Args with a PJRT_Program; all of it lives until the
         // call returns
         unsafe { api.call(CLIENT_COMPILE, &mut made)? };
-        let loaded = OwnedHandle { api: api.clone(), word: made[6], destroy: LOADED_DESTROY };
+        let loaded = OwnedHandle::new(api, made[6], LOADED_DESTROY, "executable")?;
         let mut made = RawExecutable { loaded, outputs: 0 };
         let mut outputs = [0, 0, made.unloaded()?.word, 0];
         // SAFETY: the argument is an executable
         unsafe { api.call(EXECUTABLE_OUTPUTS, &mut outputs)? };
+        if outputs[3] > MAX_RESULTS {
+            return Err(format!("the plugin returned an executable of {} results", outputs[3]));
+        }
         made.outputs = outputs[3];
         Ok(made)
     }
@@ -281,9 +321,9 @@ impl RawClient {
         // until the call returns, and the plugin reads them only until then (semantics 0). The
         // caller of `put` passes as many elements as `shape` has
         unsafe { api.call(BUFFER_FROM_HOST, &mut made)? };
-        let buffer = RawBuffer(OwnedHandle { api: api.clone(), word: made[14], destroy: BUFFER_DESTROY });
+        let buffer = OwnedHandle::new(api, made[14], BUFFER_DESTROY, "buffer");
         await_event(api, made[13])?;
-        Ok(buffer)
+        Ok(RawBuffer(buffer?))
     }
 }
 
@@ -311,7 +351,7 @@ impl RawExecutable {
         let mut inner = [0, 0, self.loaded.word, 0];
         // SAFETY: the argument is a loaded executable
         unsafe { api.call(LOADED_EXECUTABLE, &mut inner)? };
-        Ok(OwnedHandle { api: api.clone(), word: inner[3], destroy: EXECUTABLE_DESTROY })
+        OwnedHandle::new(api, inner[3], EXECUTABLE_DESTROY, "executable")
     }
     /// Returns the name of the format of the optimised module, and the module in that format.
     pub(super) fn optimized(&self) -> Result<(String, Vec<u8>), String> {
@@ -322,13 +362,18 @@ impl RawExecutable {
         // SAFETY: these are PJRT_Executable_OptimizedProgram_Args; without a buffer for the code,
         // the call returns the length of the code
         unsafe { inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)? };
-        let mut code = vec![0u8; program[3]];
+        let len = program[3];
+        let mut code = Vec::new();
+        if len > MAX_MODULE_BYTES || code.try_reserve_exact(len).is_err() {
+            return Err(format!("the plugin returned an optimised module of {len} bytes"));
+        }
+        code.resize(len, 0u8);
         program[2] = code.as_mut_ptr().expose_provenance();
         // SAFETY: these are the same arguments, now with a buffer of the length that the first call
         // returned; the format's name lives as long as the executable
         let format = unsafe {
             inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)?;
-            String::from_utf8_lossy(bytes(program[4], program[5])).into_owned()
+            String::from_utf8_lossy(text_bytes(program[4], program[5])).into_owned()
         };
         Ok((format, code))
     }
@@ -400,13 +445,15 @@ impl RawBuffer {
         let mut words = [0, 0, self.0.word, 0, 0];
         // SAFETY: the argument is a buffer, and the list that the call returns lives as long as the
         // buffer
-        unsafe {
+        let dims: Vec<i64> = unsafe {
             self.0.api.call(BUFFER_DIMENSIONS, &mut words)?;
-            Ok(match words[4] {
-                0 => Vec::new(),
-                n => slice::from_raw_parts(pointer::<i64>(words[3]), n).iter().map(|n| *n as usize).collect(),
-            })
-        }
+            returned_list(words[3], words[4], MAX_RANK, "dimensions")?
+        };
+        let size = |n: &i64| {
+            usize::try_from(*n)
+                .map_err(|_| format!("the plugin returned a result with a dimension of size {n}"))
+        };
+        dims.iter().map(size).collect()
     }
     /// Copies the elements in row-major order to `to`, which must have exactly their size.
     pub(super) fn read(&self, to: &mut [u8]) -> Result<(), String> {

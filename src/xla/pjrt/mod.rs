@@ -30,6 +30,7 @@ compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have
 
 mod api;
 mod client_options;
+mod functions;
 mod hlo;
 mod options;
 
@@ -349,6 +350,10 @@ unsafe fn load_api(path: &Path) -> Result<Arc<api::Api>, Fault> {
             format!("{shown} has PJRT C API {major}.{minor} with a table of {size} bytes; supported are versions 0.x from 2023 on"),
         )
         .help("use a newer plugin"),
+        PluginLoadError::NoFunction(name) => {
+            fault(ErrorKind::Unsupported, format!("{shown} does not have the function {name}"))
+                .help("use a plugin that compiles and runs modules")
+        }
         PluginLoadError::Start(words) => fault(ErrorKind::Device, format!("{shown} does not start: {words}")),
     })?;
     let api = Arc::new(api);
@@ -370,6 +375,10 @@ impl LoadedExecutable {
     /// Returns the number of devices that the module runs on.
     pub fn devices(&self) -> usize {
         self.devices
+    }
+    /// Returns the number of results of the module on each device.
+    pub(crate) fn num_results(&self) -> usize {
+        self.inner.outputs
     }
     /// Runs the module and waits until it is complete.
     ///
