@@ -273,7 +273,7 @@ fn captures_are_whole_or_refused() -> Result<()> {
                 let axes: Vec<&str> = ["a", "b"].into_iter().filter(|a| over.contains(a)).collect();
                 let explicit = |a: &&&str| (if **a == "a" { ka } else { kb }) == AxisType::Explicit;
                 let is_sharded = |a: &&str| spec.dims().iter().any(|d| d.iter().any(|b| b.name() == *a));
-                let bad = axes.iter().filter(explicit).any(|a| is_sharded(a));
+                let bad = axes.iter().filter(explicit).any(is_sharded);
                 for (nested, checked) in [(false, true), (true, true), (false, false)] {
                     let f = shard_map(&mesh, p![], p![], |x: &Array| {
                         let used = || &w * 2.0;
