@@ -8,7 +8,7 @@ use super::dims::resolve_dim;
 use super::{Array, prims};
 use crate::api::trace::{Setting, apply1, poison, setting};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, AxisType};
+use crate::core::mesh::{Axes, Axis, AxisType};
 use crate::core::types::DType;
 use crate::ir::ops::collective::{AllGatherTo, PcastTo};
 use crate::ir::ops::elementwise::Binary;
@@ -235,10 +235,13 @@ impl Array {
         make: impl FnOnce(&Setting, &Axes) -> Prim,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let here = setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, checked: true }));
-        match here {
-            Some(here) => apply1(make(&here, &axes.into()), &[self.into()], call),
-            None => self.reject(outside_shard_map(call.op), call),
+        let here =
+            setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, untracked: Axes::none() }));
+        let axes = axes.into();
+        match here.ok_or_else(|| outside_shard_map(call.op)).and_then(|here| one_kind_of_region(here, &axes))
+        {
+            Ok(here) => apply1(make(&here, &axes), &[self.into()], call),
+            Err(fault) => self.reject(fault, call),
         }
     }
     /// Sums the blocks of the devices along `axes` (all-reduce); every device gets the sum.
@@ -480,9 +483,10 @@ impl Array {
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
     let (axes, call) = (axes.into(), CallSite::here("axis_index"));
-    match setting() {
-        Some(here) => apply1(prims::axis_index(&here, &axes), &[], call),
-        None => poison(call.error(outside_shard_map(call.op), Vec::new)),
+    let here = setting().ok_or_else(|| outside_shard_map(call.op));
+    match here.and_then(|here| one_kind_of_region(here, &axes)) {
+        Ok(here) => apply1(prims::axis_index(&here, &axes), &[], call),
+        Err(fault) => poison(call.error(fault, Vec::new)),
     }
 }
 
@@ -520,6 +524,22 @@ fn manual_axes_size(axes: &Axes, call: CallSite<'_>) -> Result<usize> {
         }
     }
     Ok(sizes)
+}
+
+/// Returns the setting, or an error if only some of the axes belong to unchecked regions.
+///
+/// Types track the values that vary over the other axes, so the result would have a state over some
+/// of the axes of one collective only.
+fn one_kind_of_region(here: Setting, axes: &Axes) -> Result<Setting, Fault> {
+    let (untracked, tracked): (Vec<Axis>, Vec<Axis>) = axes.iter().partition(|a| here.untracked.contains(*a));
+    if untracked.is_empty() || tracked.is_empty() {
+        return Ok(here);
+    }
+    let (untracked, tracked) = (Axes::from(untracked), Axes::from(tracked));
+    let message = format!("{tracked} belongs to a checked region and {untracked} to an unchecked one");
+    Err(Fault::new(ErrorKind::Varying, message)
+        .help(format!("name them one after the other: {}, then {}", tracked.quoted(), untracked.quoted()))
+        .help("or make both regions checked, or both `.unchecked()`"))
 }
 
 /// Returns the error for a collective that is called outside of a `shard_map` body.

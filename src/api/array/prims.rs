@@ -172,7 +172,8 @@ pub(crate) fn constrain(mesh: &Mesh, spec: Spec, open: Vec<usize>) -> Prim {
 
 /// Returns the device group (mesh and axes) of a collective in a manual region.
 fn collective_axes(at: &Setting, axes: &Axes) -> CollectiveGroup {
-    CollectiveGroup { mesh: at.mesh.clone(), axes: axes.clone(), checked: at.checked }
+    let checked = !axes.iter().any(|a| at.untracked.contains(a));
+    CollectiveGroup { mesh: at.mesh.clone(), axes: axes.clone(), checked }
 }
 /// Returns the all-reduce primitive.
 pub(crate) fn all_reduce(at: &Setting, combine: Reducer, axes: &Axes) -> Prim {

@@ -213,7 +213,9 @@ fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>,
     }
 
     let open = OpenTrace::with_capture_type(border.capture_rule()).map_err(|f| at(f.into()))?;
-    open.set(Setting { mesh: border.inner_mesh().clone(), checked: s.checked });
+    let outer = setting().map_or(Axes::none(), |s| s.untracked);
+    let untracked = if s.checked { outer } else { outer.iter().chain(&axes).collect() };
+    open.set(Setting { mesh: border.inner_mesh().clone(), untracked });
     let mut out_specs = Vec::new();
     let piece = RecordedClosure::record_in(open, &types, |blocks| {
         let out = body(&tree_of(input, blocks))?;

@@ -11,7 +11,7 @@
 use super::{eager, what_if};
 use crate::api::trace::{Array, Repr};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::mesh::Mesh;
+use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{ArrayType, DType};
 use crate::ir::program::{
     Builder, CallSite, Control, Input, Literal, Placement, Prim, Primitive, Program, Value, Var,
@@ -103,8 +103,8 @@ pub(crate) fn tracing() -> bool {
 pub(crate) struct Setting {
     /// The mesh as values of the trace see it; inside `shard_map` it has the manual axes marked.
     pub(crate) mesh: Mesh,
-    /// True if types track the manual axes over which a value varies.
-    pub(crate) checked: bool,
+    /// The manual axes of unchecked regions. Types do not track the values that vary over them.
+    pub(crate) untracked: Axes,
 }
 
 /// Returns the setting of the innermost trace on this thread that has one.
@@ -118,22 +118,21 @@ pub(crate) fn setting() -> Option<Setting> {
             return Some(setting.clone());
         }
         if let Some(mesh) = state.builder.as_ref().and_then(|b| b.program().mesh.clone()) {
-            let checked = outer_checked(trace.parent.clone());
-            return Some(Setting { mesh, checked });
+            return Some(Setting { mesh, untracked: outer_untracked(trace.parent.clone()) });
         }
         drop(state);
         at = trace.parent.clone();
     }
     None
 }
-fn outer_checked(mut at: Option<Arc<Trace>>) -> bool {
+fn outer_untracked(mut at: Option<Arc<Trace>>) -> Axes {
     while let Some(trace) = at {
         if let Some(setting) = &trace.lock().setting {
-            return setting.checked;
+            return setting.untracked.clone();
         }
         at = trace.parent.clone();
     }
-    true
+    Axes::none()
 }
 
 /// A guard that keeps a trace open on this thread until it is dropped.
@@ -187,7 +186,7 @@ impl OpenTrace {
             builder.set_default_mesh(mesh);
         }
     }
-    /// Declares the mesh of the traced body, and whether types track varying axes.
+    /// Declares the mesh of the traced body, and the axes that types do not track.
     pub(crate) fn set(&self, setting: Setting) {
         let mut state = self.0.lock();
         if let Some(builder) = &mut state.builder {

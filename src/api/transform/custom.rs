@@ -6,7 +6,7 @@ use crate::api::array::Array;
 use crate::api::trace::{ArrayOrLiteral, OpenTrace, Setting, apply, poison, setting};
 use crate::api::tree::{Args, Output, collect};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
-use crate::core::mesh::AxisType;
+use crate::core::mesh::{Axes, AxisType};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar};
 use crate::ir::ops::custom::{CustomPrim, IdentifiedFn, OpDeclaration, Subscripts, UserKernel, VjpRule};
@@ -384,12 +384,12 @@ impl CustomOp {
         if let Some(fault) = self.declaration_error() {
             return vec![poison(call.error(fault, Vec::new))];
         }
-        let checked = setting().is_none_or(|s| s.checked);
+        let untracked = setting().map_or(Axes::none(), |s| s.untracked);
         let prim = CustomPrim {
             declaration: Arc::new(self.decl.clone()),
             vmapped: Vec::new(),
             out_sharding: out,
-            checked,
+            untracked,
         };
         let args: Vec<ArrayOrLiteral> = operands.iter().map(ArrayOrLiteral::from).collect();
         apply(Arc::new(prim), &args, call)
@@ -431,7 +431,7 @@ where
         let open = OpenTrace::with_capture_type(Box::new(outside))?;
         if let Some(mesh) = types.iter().find_map(|ty| ty.mesh.clone()) {
             match mesh.axis_types().contains(&AxisType::Manual) {
-                true => open.set(Setting { mesh, checked: of.checked }),
+                true => open.set(Setting { mesh, untracked: of.untracked.clone() }),
                 false => open.set_mesh(&mesh),
             }
         }

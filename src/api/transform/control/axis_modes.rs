@@ -159,7 +159,7 @@ impl AxisModeRegion {
     /// Opens a trace for the region's body.
     fn open(&self) -> Result<OpenTrace, Fault> {
         let (inside, outer, axes) = (self.inside.clone(), self.outer.clone(), self.axes.clone());
-        let checked = setting().is_none_or(|s| s.checked);
+        let untracked = setting().map_or(Axes::none(), |s| s.untracked);
         let open = OpenTrace::with_capture_type(Box::new(move |ty| {
             if ty.mesh.as_ref().is_some_and(|m| *m != outer) {
                 return Err(Fault::new(
@@ -182,7 +182,7 @@ impl AxisModeRegion {
                 ..ty.clone()
             })
         }))?;
-        open.set(Setting { mesh: self.inside.clone(), checked });
+        open.set(Setting { mesh: self.inside.clone(), untracked });
         Ok(open)
     }
     fn emit<O: Tree>(

@@ -13,6 +13,7 @@ pub(crate) use kernel::{IdentifiedFn, UserKernel};
 pub(crate) use subscripts::Subscripts;
 
 use crate::core::diagnostic::{ErrorKind, Fault, Result, pluralize};
+use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
@@ -74,8 +75,8 @@ pub(crate) struct CustomPrim {
     /// The requested sharding of the result.
     /// `None` if it is inferred.
     pub(crate) out_sharding: Option<Spec>,
-    /// True if types track the manual axes over which values vary, where the operation is applied.
-    pub(crate) checked: bool,
+    /// The manual axes that types do not track where the operation is applied.
+    pub(crate) untracked: Axes,
 }
 
 impl OpDeclaration {
