@@ -219,9 +219,9 @@ pub trait MulSlot<B> {
 }
 /// The rule of [`JoinSlot`] for matrix products.
 #[diagnostic::on_unimplemented(
-    message = "a sum over a mesh axis that has not been made (`{Self}`, `{B}`) cannot be an operand of a product of matrices",
+    message = "a product of matrices cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "make the sum first: `.reshard(P![..])`"
+    note = "in a body of `shard_map`, a sum that has not been made or a `Reduced` value may be multiplied by a `Reduced` one; make the sum first otherwise"
 )]
 pub trait ProductSlot<B> {
     /// The slot of the result.
@@ -246,7 +246,7 @@ reduced_varying!(JoinSlot AddSlot MulSlot ProductSlot);
 macro_rules! reduced { ($($t:ident)*) => { $(
     impl<A: MeshAxis> $t<Reduced<A>> for Reduced<A> { type Out = Reduced<A>; }
 )* } }
-reduced!(JoinSlot AddSlot MulSlot);
+reduced!(JoinSlot AddSlot MulSlot ProductSlot);
 impl<A: MeshAxis> AddSlot<Unreduced<A>> for Unreduced<A> {
     type Out = Unreduced<A>;
 }
@@ -256,15 +256,11 @@ impl<A: MeshAxis> MulSlot<Reduced<A>> for Unreduced<A> {
 impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
     type Out = Unreduced<A>;
 }
-// a matrix product treats a reduced operand like a plain one
-impl<A: MeshAxis> ProductSlot<Reduced<A>> for Invariant {
-    type Out = Invariant;
+impl<A: MeshAxis> ProductSlot<Reduced<A>> for Unreduced<A> {
+    type Out = Unreduced<A>;
 }
-impl<A: MeshAxis> ProductSlot<Invariant> for Reduced<A> {
-    type Out = Invariant;
-}
-impl<A: MeshAxis> ProductSlot<Reduced<A>> for Reduced<A> {
-    type Out = Invariant;
+impl<A: MeshAxis> ProductSlot<Unreduced<A>> for Reduced<A> {
+    type Out = Unreduced<A>;
 }
 
 macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => { $(
@@ -317,7 +313,7 @@ impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
 pub trait CompleteSets: Sets {}
 impl CompleteSets for () {}
 impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
-/// Requires a value that can be combined with a scalar.
+/// Requires a value that can be combined with a scalar array, or multiplied by a scalar.
 ///
 /// Such a value is not unreduced and, in a `shard_map` body, not reduced.
 #[diagnostic::on_unimplemented(

@@ -484,13 +484,15 @@ fn check_reduction_axes(x: &ArrayType, value: &ArrayType, fun: Option<Binary>) -
             f.help(summed(k)).highlight(1, TypePart::Sets)
         });
     }
-    let [r, of] = types.map(|ty| ty.spec.reduced_axes());
-    if value.mesh.is_some() && !r.same_set(of) {
+    // next to a varying value, a reduced one becomes varying
+    let reduced = |ty: &ArrayType, other: &ArrayType| ty.spec.reduced_axes().without(&other.varying);
+    let (r, of) = (reduced(x, value), reduced(value, x));
+    if value.mesh.is_some() && !r.same_set(&of) {
         let k = usize::from(r.is_empty());
-        let (ty, axes, other) = (types[k], [r, of][k], types[1 - k]);
+        let (ty, axes, other) = (types[k], [&r, &of][k], types[1 - k]);
         let message =
             format!("operand {k}, {ty}, is reduced over {axes}, but operand {}, {other}, is not", 1 - k);
-        let to = value.spec.filter_axes(|a| !r.contains(a)).reduced(r);
+        let to = value.spec.filter_axes(|a| !r.contains(a)).reduced(&r);
         return reject(message).map_err(|f| f.help(resharded(to)).highlight(1, TypePart::Sets));
     }
     Ok(())

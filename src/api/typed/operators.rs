@@ -50,25 +50,26 @@ macro_rules! left {
 }
 // a scalar has the array's element type, which is how rustc infers `2.0`
 macro_rules! numbers { ($($t:ty)*) => { $(
-    numbers!(@ $t; Add add +, Sub sub -, Mul mul *, Div div /, Rem rem %);
+    numbers!(@ $t; Add add + CompleteSets, Sub sub - CompleteSets, Mul mul * ScalarSets, Div div / CompleteSets,
+        Rem rem % CompleteSets);
 )* };
-    (@ $t:ty; $($trait:ident $name:ident $op:tt),*) => { $(
-        impl<S: Shape, V: ScalarSets> ops::$trait<$t> for &Typed<$t, S, V> {
+    (@ $t:ty; $($trait:ident $name:ident $op:tt $sets:ident),*) => { $(
+        impl<S: Shape, V: $sets> ops::$trait<$t> for &Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(&self.array $op b) }
         }
-        impl<S: Shape, V: ScalarSets> ops::$trait<$t> for Typed<$t, S, V> {
+        impl<S: Shape, V: $sets> ops::$trait<$t> for Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(self.array $op b) }
         }
-        impl<S: Shape, V: ScalarSets> ops::$trait<&Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: $sets> ops::$trait<&Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: &Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, &b.array, stringify!($name)) }
         }
-        impl<S: Shape, V: ScalarSets> ops::$trait<Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: $sets> ops::$trait<Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, b.array, stringify!($name)) }

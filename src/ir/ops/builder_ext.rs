@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Returns the reduced axes of a type if any of them is manual, and no axes otherwise.
 ///
-/// A literal cannot be combined with a value that is reduced over manual axes.
+/// A literal cannot be multiplied with a value that is reduced over manual axes.
 fn manual_reduced_axes(ty: &ArrayType) -> Axes {
     let manual = |a| ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Manual));
     let r = ty.spec.reduced_axes();
@@ -121,19 +121,30 @@ impl Builder {
 
 /// Emits constants that can be combined with another operand.
 impl Builder {
+    /// Returns true if a value is unreduced over an axis that is not manual.
+    ///
+    /// A literal cannot be multiplied with such a value, and it cannot be divided.
+    pub(super) fn is_unreduced_outside(ty: &ArrayType) -> bool {
+        let manual = |a| ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Manual));
+        !ty.spec.unreduced_axes().iter().all(manual)
+    }
     /// Returns a constant that can be combined with a value of type `like`.
     ///
-    /// The constant is a literal if possible. A literal cannot be multiplied with an unreduced
-    /// value, or combined with a value that is reduced over manual axes. In these cases the
-    /// constant is a scalar that is reduced over the axes.
+    /// The constant is a literal if possible. A literal cannot be multiplied with a value that is
+    /// unreduced over axes that are not manual, or reduced over manual axes. Next to such a value,
+    /// the constant is a scalar that is reduced over the axes.
     pub fn constant_like(&mut self, like: &ArrayType, value: f64) -> Result<Value> {
         let value = if like.dtype.is_inexact() { Scalar::Float(value) } else { Scalar::Int(value as i128) };
         self.scalar_like(like, value)
     }
     /// Returns the scalar `value` as [`constant_like`](Builder::constant_like) does.
     fn scalar_like(&mut self, like: &ArrayType, value: Scalar) -> Result<Value> {
-        let u = like.spec.unreduced_axes();
-        let over = if u.is_empty() { manual_reduced_axes(like) } else { u.clone() };
+        let (u, r) = (like.spec.unreduced_axes(), manual_reduced_axes(like));
+        let over: Axes = if Builder::is_unreduced_outside(like) || u.is_empty() {
+            u.iter().chain(&r).collect()
+        } else {
+            Axes::none()
+        };
         if over.is_empty() {
             return Ok(Value::literal(like.dtype, value));
         }
@@ -164,10 +175,18 @@ impl Builder {
     ///
     /// The zero is a literal if possible, otherwise an array of type `ty`.
     pub fn zero_like(&mut self, ty: &ArrayType) -> Result<Value> {
-        if ty.spec.unreduced_axes().is_empty() && manual_reduced_axes(ty).is_empty() {
+        if ty.spec.unreduced_axes().is_empty() {
             return Ok(Value::literal(ty.dtype, Scalar::zero(ty.dtype)));
         }
         self.zeros(ty)
+    }
+    /// Emits zeros of type `expected`, which are an operand next to the cotangent `ct`.
+    ///
+    /// Over the manual axes over which the cotangent varies, they are in no set.
+    pub(super) fn zeros_next_to(&mut self, ct: &Value, expected: &ArrayType) -> Result<Value> {
+        let spec = expected.spec;
+        let [u, r] = [spec.unreduced_axes(), spec.reduced_axes()].map(|axes| axes.without(&ct.ty.varying));
+        self.zeros(&ArrayType { spec: spec.unreduced(u).reduced(r), ..expected.clone() })
     }
     /// Emits the sum of two optional values; `None` is zero.
     pub fn add_optional(&mut self, x: Option<Value>, y: Option<Value>) -> Result<Option<Value>> {

@@ -120,12 +120,18 @@ pub enum Linearity {
     None,
     /// Linear in each operand, like a product.
     /// If one operand is unreduced, the other must be reduced over the same axes, and the result
-    /// is unreduced over them. Otherwise, the reduced sets must agree, and the result has the same
-    /// set.
+    /// is unreduced over them; if the axes are manual, the other may also be a literal. Otherwise,
+    /// the reduced sets must agree, and the result has the same set.
     Product,
+    /// Linear in the first operand, and nonlinear in the second, like a division.
+    /// Unreduced operands are an error, except over manual axes: the first operand may be unreduced
+    /// if the second is reduced over the same axes or a literal, and the result is then unreduced
+    /// over them. Otherwise, the reduced sets must agree, and the result has the same set.
+    Quotient,
     /// A sum of products.
-    /// Unreduced operands are an error. The result does not inherit reduced axes. A requested
-    /// output sharding may leave it unreduced over the axes that split the summed loops.
+    /// Unreduced operands are an error, and the result does not inherit reduced axes, except over
+    /// manual axes: there, the rules are those of [`Linearity::Product`]. A requested output
+    /// sharding may leave the result unreduced over the axes that split the summed loops.
     Contraction,
     /// A sum, over the loops that no result has, of a nonlinear function of the operands.
     /// Unreduced operands are an error. The reduced sets must agree, and the result has the same

@@ -156,13 +156,9 @@ impl Binary {
             // Where operands are equal, each gets half of the derivative.
             (Binary::Max | Binary::Min, _) => {
                 let (won, tied) = (b.binary(Binary::Eq, this, z)?, b.binary(Binary::Eq, other, z)?);
-                let (zero, half, one) = (
-                    b.constant_like(&z.ty, 0.0)?,
-                    b.constant_like(&z.ty, 0.5)?,
-                    b.constant_like(&z.ty, 1.0)?,
-                );
-                let share = b.select(&tied, &half, &one)?;
-                let share = b.select(&won, &share, &zero)?;
+                let number = |x: f64| Value::literal(z.ty.dtype, x);
+                let share = b.select(&tied, &number(0.5), &number(1.0))?;
+                let share = b.select(&won, &share, &number(0.0))?;
                 b.mul(t, &share)?
             }
             (Binary::Pow, 0) => {
@@ -271,6 +267,7 @@ impl Primitive for Binary {
         match self {
             Binary::Add | Binary::Sub | Binary::Complex => Linearity::Joint,
             Binary::Mul => Linearity::Product,
+            Binary::Div => Linearity::Quotient,
             _ => Linearity::None,
         }
     }
@@ -312,7 +309,7 @@ impl Primitive for Binary {
                     b.neg(&im)?
                 }
                 (Binary::Mul, _, Some(other)) => b.mul_cotangent(ct, other)?,
-                (Binary::Div, 0, Some(y)) if ct.ty.spec.unreduced_axes().is_empty() => b.div(ct, y)?,
+                (Binary::Div, 0, Some(y)) if !Builder::is_unreduced_outside(&ct.ty) => b.div(ct, y)?,
                 (Binary::Div, 0, Some(y)) => {
                     let over = b.unary(Unary::Reciprocal, y)?;
                     b.mul_cotangent(ct, &over)?

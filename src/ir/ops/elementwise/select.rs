@@ -174,7 +174,8 @@ impl Primitive for Clamp {
             // If two operands have different reduced axes, they are compared after both are
             // broadcast to the result.
             let compared = |b: &mut Builder, (cmp, p, q): (super::Binary, &Value, &Value)| {
-                if p.ty.spec.reduced_axes().same_set(q.ty.spec.reduced_axes()) {
+                let literal = p.is_literal() || q.is_literal();
+                if literal || p.ty.spec.reduced_axes().same_set(q.ty.spec.reduced_axes()) {
                     return b.binary(cmp, p, q);
                 }
                 let (p, q) = (b.broadcast_like(p, &z.ty)?, b.broadcast_like(q, &z.ty)?);

@@ -190,7 +190,7 @@ impl Primitive for DynamicSlice {
         let mut cts = vec![None; types.len()];
         if let Some(ct) = &cotangents[0] {
             let expected = cotangent_type(&types[0]);
-            let zeros = b.zeros(&expected)?;
+            let zeros = b.zeros_next_to(ct, &expected)?;
             let starts = operands[1..].iter().flatten().cloned();
             let args: Vec<Value> = [zeros, ct.clone()].into_iter().chain(starts).collect();
             let (dims, lead) = (self.dims.clone(), self.batch_dims.clone());
@@ -404,7 +404,7 @@ impl Primitive for DynamicUpdateSlice {
             cts[0] =
                 Some(b.broadcast_in_dim_to(&ct, &x.shape, &(0..x.rank()).collect::<Vec<_>>(), x.spec)?);
         } else if operands[0].is_none() {
-            let hole = b.zeros(&cotangent_type(&types[1]))?;
+            let hole = b.zeros_next_to(ct, &cotangent_type(&types[1]))?;
             let args: Vec<Value> = [ct.clone(), hole].into_iter().chain(starts.iter().cloned()).collect();
             let make = |out| Arc::new(DynamicUpdateSlice { out_sharding: out, ..self.clone() }) as Prim;
             cts[0] = Some(b.emit_with_sharding(make, &args, cotangent_type(&types[0]).spec)?);

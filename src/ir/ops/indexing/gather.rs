@@ -157,7 +157,7 @@ impl Primitive for Gather {
     ) -> Result<Tangents> {
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[1]) else { return Ok(vec![None, None]) };
         let expected = cotangent_type(&types[0]);
-        let zeros = b.zeros(&expected)?;
+        let zeros = b.zeros_next_to(ct, &expected)?;
         let scatter = Scatter { dims: self.dims.clone(), reducer: Some(Reducer::Add), out_sharding: None };
         let make = |out| Arc::new(Scatter { out_sharding: out, ..scatter.clone() }) as Prim;
         Ok(vec![Some(b.emit_with_sharding(make, &[zeros, ct.clone(), i.clone()], expected.spec)?), None])

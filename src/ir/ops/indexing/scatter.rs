@@ -285,7 +285,7 @@ impl Primitive for Scatter {
             let ct = match add {
                 true => ct.clone(),
                 false => {
-                    let hole = b.zeros(&u)?;
+                    let hole = b.zeros_next_to(ct, &u)?;
                     self.scatter_with(b, ct, &hole, i, None)?
                 }
             };

@@ -232,7 +232,7 @@ impl Primitive for UpdateSlice {
         let x = match &operands[0] {
             Some(_) => None,
             None => {
-                let hole = b.zeros(&cotangent_type(&types[1]))?;
+                let hole = b.zeros_next_to(ct, &cotangent_type(&types[1]))?;
                 Some(b.update_slice(ct, &hole, &self.start)?)
             }
         };

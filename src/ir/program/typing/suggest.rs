@@ -18,7 +18,58 @@ pub(crate) fn reshard_operands_help(list: &[(usize, Spec)]) -> String {
     }
 }
 
+/// The axes that a rule of the sets is about. Casts change the sets over manual axes, reshards
+/// those over the other axes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum SetAxes {
+    Manual,
+    Others,
+}
+
+/// Returns the spec as reduced over these axes, which are removed from its dimensions.
+pub(super) fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
+    spec.filter_axes(|a| !axes.contains(a)).reduced(axes)
+}
+
 impl TypingContext<'_> {
+    /// Returns a help text that sums an unreduced operand.
+    pub(super) fn sum_help(&self, k: usize) -> String {
+        format!("sum operand {} first: {}", self.user_index(k), self.sum_call(k))
+    }
+    /// Returns the call that sums an unreduced operand.
+    pub(super) fn sum_call(&self, k: usize) -> String {
+        let spec = self.user_spec(k);
+        match self.manual_axes(spec.unreduced_axes()) {
+            axes if axes.is_empty() => format!("`.reshard({})`", spec.unreduced(Axes::none())),
+            axes => format!("`.psum({})`", axes.quoted()),
+        }
+    }
+    /// Returns a help text that makes an operand reduced over these axes.
+    pub(super) fn reduce_help(&self, of: SetAxes, k: usize, axes: &Axes) -> String {
+        let k_index = self.user_index(k);
+        match of {
+            SetAxes::Manual => {
+                let axes = axes.without(self.user_spec(k).reduced_axes()).quoted();
+                format!("cast operand {k_index}: `.pcast({axes}, PcastTo::Reduced)`")
+            }
+            SetAxes::Others => {
+                format!("reshard operand {k_index}: `.reshard({})`", reduced_over(self.user_spec(k), axes))
+            }
+        }
+    }
+    /// Returns a help text that makes an operand reduced over no axis.
+    pub(super) fn unreduced_cotangent_help(&self, of: SetAxes, k: usize) -> String {
+        let (k_index, spec) = (self.user_index(k), self.user_spec(k));
+        match of {
+            SetAxes::Manual => {
+                let axes = self.manual_axes(spec.reduced_axes()).quoted();
+                format!("cast operand {k_index}: `.pcast({axes}, PcastTo::Varying)`")
+            }
+            SetAxes::Others => {
+                format!("reshard operand {k_index}: `.reshard({})`", spec.reduced(Axes::none()))
+            }
+        }
+    }
     /// Returns a help text that reshards an operand to have dimension `dim` sharded over `entry`.
     pub(super) fn reshard_help(&self, operand: usize, dim: usize, entry: &Axes) -> String {
         let o = &self.operands[operand];

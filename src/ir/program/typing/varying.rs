@@ -1,16 +1,11 @@
 //! The sets of a result: the axes over which it is unreduced, and those over which it is reduced.
 
 use super::context::TypingContext;
-use super::suggest::reshard_operands_help;
+use super::suggest::{SetAxes, reduced_over, reshard_operands_help};
 use crate::core::diagnostic::{Fault, TypePart};
 use crate::core::mesh::{Axes, Axis, AxisType};
 use crate::core::sharding::Spec;
 use crate::ir::program::factors::{Dim, DimMap, FactorKind, Linearity, LoopId};
-
-/// Returns the spec as reduced over these axes, which are removed from its dimensions.
-fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
-    spec.filter_axes(|a| !axes.contains(a)).reduced(axes)
-}
 
 /// Returns a help text that turns a literal into an array with this spec.
 fn literal_help(kind: &str, spec: Spec) -> String {
@@ -18,26 +13,21 @@ fn literal_help(kind: &str, spec: Spec) -> String {
 }
 
 impl TypingContext<'_> {
-    fn user_index(&self, k: usize) -> usize {
+    pub(super) fn user_index(&self, k: usize) -> usize {
         self.operands[k].user_index(k)
     }
-    fn user_spec(&self, k: usize) -> Spec {
+    pub(super) fn user_spec(&self, k: usize) -> Spec {
         self.operands[k].user_type().spec
     }
     /// Returns text about an operand, for messages.
     fn describe(&self, k: usize) -> String {
         format!("operand {}, {}", self.user_index(k), self.operands[k].user_type())
     }
-    /// Returns a help text that sums an unreduced operand.
-    fn sum_help(&self, k: usize) -> String {
-        format!(
-            "sum operand {} first: `.reshard({})`",
-            self.user_index(k),
-            self.user_spec(k).unreduced(Axes::none())
-        )
-    }
     fn is_manual(&self, axis: Axis) -> bool {
         self.mesh.axis_type(axis) == Some(AxisType::Manual)
+    }
+    pub(super) fn manual_axes(&self, axes: &Axes) -> Axes {
+        axes.iter().filter(|a| self.is_manual(*a)).collect()
     }
     /// Returns the unreduced and reduced axes of the results.
     pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
@@ -79,37 +69,73 @@ impl TypingContext<'_> {
                 );
             }
         }
+        let of = |manual: bool| {
+            let keep = |axes: &Axes| axes.iter().filter(|a| self.is_manual(*a) == manual).collect::<Axes>();
+            let kept = |(k, s): &(usize, Spec)| {
+                (*k, s.unreduced(keep(s.unreduced_axes())).reduced(keep(s.reduced_axes())))
+            };
+            real.iter().map(kept).collect::<Vec<_>>()
+        };
+        let (mut u, mut r) = self.sets_over(SetAxes::Others, linearity, &of(false), literal)?;
+        if let Some(out) = out {
+            (u, r) = self.requested_sets(linearity, out, &u, &r)?;
+        }
+        let (manual_u, manual_r) = self.sets_over(SetAxes::Manual, linearity, &of(true), literal)?;
+        u.extend_unique(&manual_u);
+        r.extend_unique(&manual_r);
+        Ok((u, r))
+    }
+    /// Returns the sets of the results over the manual axes, or over the other axes.
+    /// `real` has the operands that are not literals, with their sets over these axes only.
+    ///
+    /// The rules differ for products. A literal may scale or divide a value that is unreduced over
+    /// manual axes, and over these axes, the result of a contraction has the sets of a product.
+    fn sets_over(
+        &self,
+        of: SetAxes,
+        linearity: Linearity,
+        real: &[(usize, Spec)],
+        literal: bool,
+    ) -> Result<(Axes, Axes), Fault> {
         let (mut u, mut r) = (Axes::none(), Axes::none());
-        for (_, spec) in &real {
+        for (_, spec) in real {
             u.extend_unique(spec.unreduced_axes());
             r.extend_unique(spec.reduced_axes());
         }
-        let joins = matches!(
-            linearity,
-            Linearity::Joint | Linearity::Select | Linearity::None | Linearity::NonlinearSum
-        ) || linearity == Linearity::Product && u.is_empty();
+        let manual = of == SetAxes::Manual;
+        let product = match linearity {
+            Linearity::Product => true,
+            Linearity::Contraction => manual,
+            Linearity::Quotient => manual && self.shapes.iter().all(|s| s.0.is_inexact()),
+            _ => false,
+        };
+        let joins = match linearity {
+            Linearity::Joint | Linearity::Select | Linearity::None | Linearity::NonlinearSum => true,
+            Linearity::Quotient => u.is_empty() || !product,
+            _ => product && u.is_empty(),
+        };
         if joins {
-            self.check_reduced_match(&real, literal && r.iter().any(|a| self.is_manual(a)))?;
+            self.check_reduced_match(of, real)?;
+            if manual && literal && linearity == Linearity::Product {
+                self.check_literal_factor(real)?;
+            }
         }
         if !u.is_empty() {
             match linearity {
-                Linearity::Joint | Linearity::Select => self.check_unreduced_match(&real, &u, literal)?,
-                Linearity::Product => {
-                    self.check_product(&real, literal)?;
-                    r = Axes::none();
+                Linearity::Joint | Linearity::Select => self.check_unreduced_match(of, real, &u, literal)?,
+                _ if product => {
+                    r = self.check_product(of, linearity, real, literal)?;
                 }
-                _ => return Err(self.not_linear(linearity, &real)),
+                _ => return Err(self.not_linear(linearity, real)),
             }
         }
-        if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
+        if linearity == Linearity::Nullary || linearity == Linearity::Contraction && !manual {
             r = Axes::none();
         }
-        match out {
-            Some(out) => self.requested_sets(linearity, out, &u, &r),
-            None => Ok((u, r)),
-        }
+        Ok((u, r))
     }
     /// Returns the sets of a result with a requested output sharding.
+    /// They are about the axes that are not manual.
     /// Without the request, it would be unreduced over `u` and reduced over `r`.
     fn requested_sets(
         &self,
@@ -118,11 +144,6 @@ impl TypingContext<'_> {
         u: &Axes,
         r: &Axes,
     ) -> Result<(Axes, Axes), Fault> {
-        // the request is about explicit axes, so sets over manual axes do not change
-        let (own, u): (Axes, Axes) = (
-            u.iter().filter(|a| self.is_manual(*a)).collect(),
-            u.iter().filter(|a| !self.is_manual(*a)).collect(),
-        );
         let asked = out.unreduced_axes();
         let (partial, even) = self.contracted_axes(linearity);
         let sums = (0..self.factors.loops.len())
@@ -137,7 +158,7 @@ impl TypingContext<'_> {
             }
             Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
                 let mut may = partial.clone();
-                may.extend_unique(&u);
+                may.extend_unique(u);
                 return Err(self.not_partial(out, &may));
             }
             Linearity::Joint if !u.is_subset_of(asked) => {
@@ -151,13 +172,13 @@ impl TypingContext<'_> {
                     ))
                     .highlight(0, TypePart::Sets));
             }
-            Linearity::None | Linearity::Product | Linearity::Nullary if !asked.is_subset_of(&u) => {
-                return Err(self.not_partial(out, &u));
+            Linearity::None | Linearity::Product | Linearity::Quotient | Linearity::Nullary
+                if !asked.is_subset_of(u) =>
+            {
+                return Err(self.not_partial(out, u));
             }
             _ => {}
         }
-        let mut unreduced = asked.clone();
-        unreduced.extend_unique(&own);
         // this is the transpose of a sum with an unreduced result: along a new dimension that is
         // split over a reduced axis, each device keeps its shard
         let new = self.new_dim_axes(out);
@@ -166,7 +187,7 @@ impl TypingContext<'_> {
         if !sums {
             reduced.extend_unique(out.reduced_axes());
         }
-        Ok((unreduced, reduced))
+        Ok((asked.clone(), reduced))
     }
     /// Returns the axes that split dimensions of the first result that no operand has.
     fn new_dim_axes(&self, out: Spec) -> Axes {
@@ -192,40 +213,52 @@ impl TypingContext<'_> {
             others.flat_map(|(_, (dims, o))| dims.iter().enumerate().map(|(d, dim)| (dim, o.ty.spec.dim(d))));
         dims.any(|(dim, axes)| axes.contains(&axis) && !dim.loops.iter().any(has))
     }
-    fn check_reduced_match(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+    /// Returns an error if operands are reduced over different axes. A literal has no cotangent, so
+    /// it may be next to reduced operands.
+    fn check_reduced_match(&self, of: SetAxes, real: &[(usize, Spec)]) -> Result<(), Fault> {
         let reduced = real.iter().find(|(_, s)| !s.reduced_axes().is_empty());
         let lacking = reduced
             .and_then(|(_, with)| real.iter().find(|(_, s)| !s.reduced_axes().same_set(with.reduced_axes())));
-        match (lacking, reduced) {
-            (Some(&(k, _)), Some(&(j, other))) => {
-                let fault = self.sharding_fault(format!(
-                    "{}, is reduced over {}, but {}, is not",
-                    self.describe(j),
-                    other.reduced_axes(),
-                    self.describe(k)
-                ));
-                let help = |k, spec| format!("reshard operand {}: `.reshard({spec})`", self.user_index(k));
-                let (own, to) = (self.user_spec(k), reduced_over(self.user_spec(k), other.reduced_axes()));
-                // if the other operand is split over one of these axes, making it reduced would
-                // gather it first, so no help is given
-                let fault = if own.dims() == to.dims() { fault.help(help(k, to)) } else { fault };
-                Err(fault
-                    .help(help(j, self.user_spec(j).reduced(Axes::none())))
-                    .highlight(k, TypePart::Sets)
-                    .highlight(j, TypePart::Sets))
-            }
-            (None, Some((j, other))) if literal => Err(self
-                .sharding_fault(format!(
-                    "{}, is reduced over {}, but a plain number is not",
-                    self.describe(*j),
-                    other.reduced_axes()
-                ))
-                .help(format!("cast it first: `.pcast(…, PcastTo::Varying)` over {}", other.reduced_axes()))
-                .highlight(*j, TypePart::Sets)),
-            _ => Ok(()),
-        }
+        let (Some(&(k, lacking)), Some(&(j, other))) = (lacking, reduced) else { return Ok(()) };
+        let axes = other.reduced_axes();
+        let fault = self.sharding_fault(format!(
+            "{}, is reduced over {axes}, but {}, is not",
+            self.describe(j),
+            self.describe(k)
+        ));
+        let own = self.user_spec(k);
+        // if the other operand is split over one of these axes, making it reduced would gather it
+        // first, and a partial value cannot become reduced, so no help is given
+        let can = own.dims() == reduced_over(own, axes).dims()
+            && !axes.iter().any(|a| lacking.unreduced_axes().contains(a));
+        let fault = if can { fault.help(self.reduce_help(of, k, axes)) } else { fault };
+        let fault = match of {
+            // a varying operand next to a partial value is an error too
+            SetAxes::Manual if !lacking.unreduced_axes().is_empty() => fault.help(self.sum_help(k)),
+            _ => fault.help(self.unreduced_cotangent_help(of, j)),
+        };
+        Err(fault.highlight(k, TypePart::Sets).highlight(j, TypePart::Sets))
     }
-    fn check_unreduced_match(&self, real: &[(usize, Spec)], u: &Axes, literal: bool) -> Result<(), Fault> {
+    /// Returns an error if a literal is a factor of a value that is reduced over manual axes, which
+    /// the reference rejects. A literal may be added to such a value, or divide it.
+    fn check_literal_factor(&self, real: &[(usize, Spec)]) -> Result<(), Fault> {
+        let Some((k, spec)) = real.iter().find(|(_, s)| !s.reduced_axes().is_empty()) else { return Ok(()) };
+        let axes = spec.reduced_axes();
+        let number = format!("cast the number: `Array::from(…).pcast({}, PcastTo::Reduced)`", axes.quoted());
+        let message = format!("{}, is reduced over {axes}, but a plain number is not", self.describe(*k));
+        Err(self
+            .sharding_fault(message)
+            .help(number)
+            .help(self.unreduced_cotangent_help(SetAxes::Manual, *k))
+            .highlight(*k, TypePart::Sets))
+    }
+    fn check_unreduced_match(
+        &self,
+        of: SetAxes,
+        real: &[(usize, Spec)],
+        u: &Axes,
+        literal: bool,
+    ) -> Result<(), Fault> {
         let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
             return Ok(());
         };
@@ -241,50 +274,95 @@ impl TypingContext<'_> {
                 ))
                 .highlight(*k, TypePart::Sets)
                 .highlight(*j, TypePart::Sets);
+            if of == SetAxes::Manual {
+                return Err(fault.help(summed));
+            }
             let parts = self.user_spec(*k).filter_axes(|a| !wanted.contains(a)).unreduced(wanted);
             return Err(fault
                 .help(format!("reshard operand {}: `.reshard({parts})`", self.user_index(*k)))
                 .help(format!("or {summed}")));
         }
         if literal {
-            return Err(self
+            let fault = self
                 .sharding_fault(format!(
                     "{}, is unreduced over {u}: a plain number next to it would count once for each partial value",
                     self.describe(*j)
                 ))
-                .help(literal_help("unreduced", Spec::replicated(0).unreduced(u)))
-                .help(format!("or {summed}"))
-                .highlight(*j, TypePart::Sets));
+                .highlight(*j, TypePart::Sets);
+            return Err(match of {
+                SetAxes::Manual => fault.help(summed),
+                SetAxes::Others => fault
+                    .help(literal_help("unreduced", Spec::replicated(0).unreduced(u)))
+                    .help(format!("or {summed}")),
+            });
         }
         Ok(())
     }
-    /// Returns an error if the product with an unreduced operand is not valid.
-    /// The other operand must be reduced over the same axes.
-    fn check_product(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+    /// Returns the reduced axes of a product with an unreduced operand, or an error if it is not
+    /// valid. The other operand must be reduced over the axes, or be a literal if they are manual.
+    fn check_product(
+        &self,
+        of: SetAxes,
+        linearity: Linearity,
+        real: &[(usize, Spec)],
+        literal: bool,
+    ) -> Result<Axes, Fault> {
         let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
-        if let ([(_, a)], [(_, b)]) = (&with[..], &others[..])
-            && !literal
-            && a.unreduced_axes().same_set(b.reduced_axes())
-            && a.reduced_axes().is_empty()
-        {
-            return Ok(());
+        let Some((k, spec)) = with.first().copied() else { return Ok(Axes::none()) };
+        let u = spec.unreduced_axes();
+        if linearity == Linearity::Quotient && with.iter().any(|(k, _)| *k > 0) {
+            return Err(self.not_linear(linearity, &[(k, spec)]));
         }
-        let Some((k, spec)) = with.first().copied() else { return Ok(()) };
+        let fits = match (&with[..], &others[..]) {
+            ([_], [(_, b)]) => {
+                !literal
+                    && u.is_subset_of(b.reduced_axes())
+                    && b.reduced_axes().without(u).same_set(spec.reduced_axes())
+            }
+            ([_], []) => literal && of == SetAxes::Manual,
+            _ => false,
+        };
+        if fits {
+            return Ok(spec.reduced_axes().clone());
+        }
+        Err(self.product_fault(of, linearity, &with, &others, literal))
+    }
+    /// Returns the fault of a product whose first operand in `with` is unreduced.
+    /// `others` are the operands that are not unreduced.
+    fn product_fault(
+        &self,
+        of: SetAxes,
+        linearity: Linearity,
+        with: &[(usize, Spec)],
+        others: &[(usize, Spec)],
+        literal: bool,
+    ) -> Fault {
+        let (k, spec) = with[0];
         let u = spec.unreduced_axes();
         let why = if with.len() > 1 {
             "a product of two unreduced values is not the sum of the products of their partial values"
                 .to_string()
         } else if literal {
             format!("its other factor must be reduced over {u}, but a plain number is not")
+        } else if linearity == Linearity::Quotient {
+            format!("the divisor must be reduced over {u} too")
         } else {
             format!("the other factor must be reduced over {u} too")
         };
         let mut fault = self.sharding_fault(format!("{}, is unreduced over {u}: {why}", self.describe(k)));
-        if let ([_, (j, _)], []) = (&with[..], &others[..]) {
+        if let ([_, (j, _)], []) = (with, others) {
+            fault = fault.highlight(k, TypePart::Sets).highlight(*j, TypePart::Sets);
+            if of == SetAxes::Manual {
+                let (first, second) = (self.user_index(k), self.user_index(*j));
+                let (one, two) = (self.sum_call(k), self.sum_call(*j));
+                let cast = format!(".pcast({}, PcastTo::Reduced)`", u.quoted());
+                let cast = format!("{}{cast}", two.trim_end_matches('`'));
+                return fault
+                    .help(format!("sum operand {second} first: {cast}"))
+                    .help(format!("or sum both: {one} on operand {first}, {two} on operand {second}"));
+            }
             let summed = |k: usize| self.user_spec(k).unreduced(Axes::none());
-            return Err(fault
-                .highlight(k, TypePart::Sets)
-                .highlight(*j, TypePart::Sets)
+            return fault
                 .help(format!(
                     "sum operand {} first: `.reshard({})`",
                     self.user_index(*j),
@@ -293,11 +371,10 @@ impl TypingContext<'_> {
                 .help(reshard_operands_help(&[
                     (self.user_index(k), summed(k)),
                     (self.user_index(*j), summed(*j)),
-                ])));
+                ]));
         }
-        if let [(j, _)] = &others[..] {
-            let to = reduced_over(self.user_spec(*j), u);
-            fault = fault.help(format!("reshard operand {}: `.reshard({to})`", self.user_index(*j)));
+        if let [(j, _)] = others {
+            fault = fault.help(self.reduce_help(of, *j, u));
         }
         if literal {
             fault = fault.help(literal_help("reduced", Spec::replicated(0).reduced(u)));
@@ -305,7 +382,7 @@ impl TypingContext<'_> {
         fault = others.iter().fold(fault, |f, (j, _)| f.highlight(*j, TypePart::Sets));
         fault = with.iter().fold(fault, |f, (k, _)| f.highlight(*k, TypePart::Sets));
         let or = if fault.help.is_empty() { "" } else { "or " };
-        Err(fault.help(format!("{or}{}", self.sum_help(k))))
+        fault.help(format!("{or}{}", self.sum_help(k)))
     }
     fn not_linear(&self, linearity: Linearity, real: &[(usize, Spec)]) -> Fault {
         let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
@@ -329,7 +406,7 @@ impl TypingContext<'_> {
             spec.unreduced_axes()
         ))
         .help(match self.operands.len() {
-            1 => format!("sum it first: `.reshard({})`", self.user_spec(*k).unreduced(Axes::none())),
+            1 => format!("sum it first: {}", self.sum_call(*k)),
             _ => self.sum_help(*k),
         })
         .highlight(*k, TypePart::Sets)
