@@ -4,10 +4,14 @@
 //! and the residuals of the branch that ran are passed to the linear conditional. All branches of
 //! one conditional must return the same types, so missing tangents and residuals are filled with
 //! zeros.
+//!
+//! If the selector varies over manual axes, all operands and results of the branches vary over
+//! them. So the sum over devices that a cotangent needs comes after the conditional, where the cast
+//! of the operand is transposed, and no branch communicates.
 
 use super::call::{spread_tangents, with_tangents};
 use super::jvp::{PrimalsAndTangents, Style, jvp};
-use super::linearize::{Linearized, ResidualSource, linearize};
+use super::linearize::{Linearized, ResidualSource, linearize_branch};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{cotangent_types, extend_program, fill_missing_with_zeros, input_types, new_input};
 use crate::core::diagnostic::Result;
@@ -99,7 +103,8 @@ fn assign_slots(residual_types: &[Vec<ArrayType>]) -> (Vec<ArrayType>, Vec<Vec<u
 fn jvp_split(b: &mut Builder, choice: &CondArgs<'_>) -> Result<PrimalsAndTangents> {
     let CondArgs { branches, predicate: which, ins, tangents, active, types } = *choice;
     let n = types.len();
-    let lins: Vec<Linearized> = branches.iter().map(|p| linearize(p, active)).collect::<Result<_>>()?;
+    let lins: Vec<Linearized> =
+        (branches.iter()).map(|p| linearize_branch(p, active, &which.ty.varying)).collect::<Result<_>>()?;
     let has = union_flags(lins.iter().map(|l| l.tangents.clone()));
     let pieces: Vec<(Vec<ResidualSource>, Program)> = lins.iter().map(Linearized::residual_sources).collect();
     let own: Vec<Vec<ArrayType>> = pieces.iter().map(|p| p.1.output_types().split_off(n)).collect();

@@ -7,6 +7,7 @@
 use super::jvp::{Style, jvp};
 use super::util::as_var;
 use crate::core::diagnostic::Result;
+use crate::core::mesh::Axes;
 use crate::ir::ops::collective::Pcast;
 use crate::ir::ops::elementwise::Convert;
 use crate::ir::ops::sharding::Reshard;
@@ -87,12 +88,21 @@ pub(super) fn linearize_with_policy(
     active: &[bool],
     keep: &CheckpointPolicy,
 ) -> Result<Linearized> {
-    split_joint(program, active, &vec![true; program.outputs.len()], keep)
+    split_joint(program, active, &vec![true; program.outputs.len()], keep, &Axes::none())
+}
+
+/// Linearizes a branch of a conditional whose selector varies over `axes`.
+///
+/// All residuals vary over these axes, because only the devices that take the branch compute them.
+/// The linear program recomputes the values that do not: they depend on constants only.
+pub(super) fn linearize_branch(program: &Program, active: &[bool], axes: &Axes) -> Result<Linearized> {
+    let all = vec![true; program.outputs.len()];
+    split_joint(program, active, &all, &CheckpointPolicy::SaveAll, axes)
 }
 
 /// Linearizes a program with respect to the marked results only.
 pub(super) fn linearize_for(program: &Program, active: &[bool], wanted: &[bool]) -> Result<Linearized> {
-    split_joint(program, active, wanted, &CheckpointPolicy::SaveAll)
+    split_joint(program, active, wanted, &CheckpointPolicy::SaveAll, &Axes::none())
 }
 
 /// Splits the JVP of a program into a forward and a linear program.
@@ -101,6 +111,7 @@ fn split_joint(
     active: &[bool],
     requested: &[bool],
     keep: &CheckpointPolicy,
+    residuals_vary_over: &Axes,
 ) -> Result<Linearized> {
     let joint = jvp(program, active, Style::Split)?;
     let requested_tangents = select(requested, &joint.tangents);
@@ -137,7 +148,10 @@ fn split_joint(
     let mut again: Vec<Equation> = Vec::new();
     for e in joint.equations.iter().rev().filter(|e| !is_linear(e)) {
         let again_here = |e: &Equation, needs: &[bool]| {
-            is_cheap_to_recompute(e, primals, needs) || !is_saved(e, keep, &gathered)
+            let varies = |v: &Var| residuals_vary_over.is_subset_of(&joint.ty(*v).varying);
+            is_cheap_to_recompute(e, primals, needs)
+                || !is_saved(e, keep, &gathered)
+                || !e.outputs.iter().all(varies)
         };
         if e.outputs.iter().any(|v| needs[v.index()]) && again_here(e, &needs) {
             e.outputs.iter().for_each(|v| needs[v.index()] = false);

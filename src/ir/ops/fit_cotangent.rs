@@ -5,7 +5,7 @@
 //! implicit in the primal program.
 
 use super::collective::{CollectiveGroup, Pcast, PcastTo, Preduce};
-use crate::core::diagnostic::Result;
+use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::core::types::ArrayType;
 use crate::ir::program::loop_nest::Reducer;
@@ -46,18 +46,35 @@ impl Builder {
     pub fn fit_to_type(&mut self, x: &Value, want: &ArrayType) -> Result<Value> {
         let mut x = x.clone();
         if let Some(mesh) = &want.mesh {
-            let lacks: Vec<Axis> = want.varying.iter().filter(|a| !x.ty.varying.contains(*a)).collect();
-            let (reduced, plain): (Vec<_>, Vec<_>) =
-                lacks.into_iter().partition(|a| x.ty.spec.reduced_axes().contains(*a));
-            x = self.pcast(&x, mesh, reduced, PcastTo::Varying)?;
-            x = self.pcast(&x, mesh, plain, PcastTo::Varying)?;
+            x = self.vary(&x, mesh, &want.varying)?;
             let manual = |a: &Axis| mesh.axis_type(*a) == Some(AxisType::Manual);
             let become_reduced: Vec<Axis> = (want.spec.reduced_axes().iter())
                 .filter(|a| manual(a) && !x.ty.spec.reduced_axes().contains(*a))
                 .collect();
             x = self.pcast(&x, mesh, become_reduced, PcastTo::Reduced)?;
         }
-        self.reshard_to(&x, want)
+        let x = self.reshard_to(&x, want)?;
+        self.check_states(&x, want)?;
+        Ok(x)
+    }
+    /// Returns an error if the states of a value over manual axes are not those of `want`.
+    ///
+    /// No cast makes a varying or an invarying value reduced, or an unreduced value complete.
+    fn check_states(&self, x: &Value, want: &ArrayType) -> Result<()> {
+        let Some(mesh) = &want.mesh else { return Ok(()) };
+        let manual = |axes: &Axes| -> Axes {
+            axes.iter().filter(|a| mesh.axis_type(*a) == Some(AxisType::Manual)).collect()
+        };
+        let states = |ty: &ArrayType| {
+            [&ty.varying, ty.spec.unreduced_axes(), ty.spec.reduced_axes()].map(|axes| manual(axes))
+        };
+        if states(&x.ty).iter().zip(&states(want)).all(|(is, want)| is.same_set(want)) {
+            return Ok(());
+        }
+        let message =
+            format!("a derivative is {}, and must be {want}: no cast leads from one to the other", x.ty);
+        let help = "cast the values that it is computed from to one state: `.pcast(…)`, `.psum(…)`";
+        Err(self.error(Fault::new(ErrorKind::Varying, message).help(help), "", &[]))
     }
     /// Converts a cotangent to the cotangent type of a primal of the given type.
     ///

@@ -18,6 +18,7 @@ pub mod indexing;
 pub mod linalg;
 pub mod random;
 pub mod reduce;
+pub(crate) mod retype;
 pub mod shape;
 pub mod sharding;
 pub mod slicing;

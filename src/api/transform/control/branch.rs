@@ -4,11 +4,12 @@ use super::branch_selector::BranchSelector;
 use super::unify::branch_types;
 use super::{RecordedClosure, ReturnedTree, share_captures, tree_of};
 use crate::api::array::{Array, Operand, Term};
-use crate::api::trace::apply_control;
+use crate::api::trace::build;
 use crate::api::tree::{Args, Output, Path, Tree, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, Scalar};
+use crate::ir::ops::retype::{varying_branch, varying_over};
 use crate::ir::program::{CallSite, Control, Program, collective_over};
 use std::sync::Arc;
 
@@ -17,6 +18,10 @@ use std::sync::Arc;
 /// The branches capture the values that they read.
 ///
 /// Both branches are traced and must return equal types. Only one runs.
+///
+/// In a [`shard_map`](crate::shard_map()) body, `pred` may vary over manual axes. What the branches
+/// read and return then varies over these axes too, and the branches have no collective over them.
+/// The gradient of a value that all devices share is the sum over the devices' branches.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -150,15 +155,30 @@ fn run<T: Tree>(
         return Err(call.error(fault, || vec![ty.to_string()]));
     }
     let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
-    let types = branch_types(chooser, call, &first.out, &bodies)?;
-    // if devices select differently, their results differ
-    let types: Vec<ArrayType> = types.into_iter().map(|t| varying_with(t, &ty)).collect();
+    let mut types = branch_types(chooser, call, &pieces[0].out, &bodies)?;
     let mut programs: Vec<_> =
         pieces.iter_mut().map(|p| (&mut p.program, std::mem::take(&mut p.captures))).collect();
     let captures = share_captures(&mut programs);
-    let branches = pieces.iter_mut().map(|p| Arc::new(std::mem::take(&mut p.program))).collect();
+    let mut programs: Vec<Program> = pieces.iter_mut().map(|p| std::mem::take(&mut p.program)).collect();
+    // if devices choose differently, what the branches read and return differs between them
+    if let (Some(mesh), false) = (&ty.mesh, ty.varying.is_empty()) {
+        for program in &mut programs {
+            *program = varying_branch(program, &ty.varying, mesh).map_err(|e| call.locate(e))?;
+        }
+        types = types.iter().map(|t| varying_over(t, &ty.varying, mesh)).collect();
+    }
+    let control = Control::Cond { branches: programs.into_iter().map(Arc::new).collect() };
     let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
-    let results = apply_control(Control::Cond { branches }, &inputs, types, call)?;
+    let results = build(&inputs, call, |b, values| {
+        let mut operands = values[..1].to_vec();
+        for v in &values[1..] {
+            operands.push(match &ty.mesh {
+                Some(mesh) => b.vary(v, mesh, &ty.varying)?,
+                None => v.clone(),
+            });
+        }
+        Ok(b.control(control, &operands, types))
+    })?;
     Ok(tree_of(&pieces[0].out, results))
 }
 
