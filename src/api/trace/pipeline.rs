@@ -46,6 +46,9 @@ pub(crate) fn lower(program: &Program, per_byte: TransferPrices) -> Result<Lower
 /// `wanted` requests placements of results. Missing or `None` entries are placed as propagated.
 pub(crate) fn place(program: &Program, requested: &[Option<Placement>]) -> Result<Program> {
     verify::check(program)?;
+    if cfg!(debug_assertions) {
+        verify::typing_rules(program)?;
+    }
     let mut requested = requested.to_vec();
     requested.resize(program.outputs.len(), None);
     let program = &dce(program);

@@ -10,10 +10,12 @@ mod gather_scatter;
 pub(crate) mod loop_nests;
 mod result_types;
 mod rules;
+mod typing_rules;
 
 pub(crate) use loop_nests::{MAX_WINDOW_COPY_RATIO, loop_nests};
 pub(crate) use result_types::types;
 pub(crate) use rules::{added_equations, collective, cotangents, factors, tangents, vmap};
+pub(crate) use typing_rules::typing_rules;
 
 use super::{Control, Equation, Input, Loop, LoopOperands, Op, Primitive, Program, TypedOperand};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
