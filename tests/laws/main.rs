@@ -14,6 +14,7 @@ mod order;
 mod programs;
 mod rng;
 mod sizes;
+mod states;
 mod workers;
 
 pub(crate) use rng::Rng;

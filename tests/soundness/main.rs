@@ -3,12 +3,14 @@
 //! The partial values of an unreduced array all differ, so a program that reads one of them instead
 //! of their sum is detected.
 
+mod branches;
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 mod gradients;
 mod manual;
 mod primitives;
 mod programs;
+mod states;
 
 use atmesh::prelude::*;
 use atmesh::{Axes, axes};

@@ -114,20 +114,33 @@ fn manual_mode() {
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:X}"]).unwrap(), "float32[4]{V:X}");
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:(X,Y)}"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{U:X}", "f32[4]{V:X}"]), Err(ErrorKind::Sharding));
-    // Combined with a value that does not vary, even a scalar, a reduced value is an error.
+    // Combined with a value that does not vary, a reduced value is an error. A number has no
+    // cotangent, so it may be added, but the reference rejects it as a factor.
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]"]), Err(ErrorKind::Sharding));
-    assert_eq!(add(&["f32[4]{R:X}", "lit f32"]), Err(ErrorKind::Sharding));
+    assert_eq!(add(&["f32[4]{R:X}", "lit f32"]).unwrap(), "float32[4]{R:X}");
+    assert_eq!(add(&["f32[4]{U:X}", "lit f32"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{U:X}", "f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
     let mul = |types: &[&str]| typed(to_prim(Binary::Mul), &inner, types);
     assert_eq!(mul(&["f32[4]{U:X}", "f32[4]{R:X}"]).unwrap(), "float32[4]{U:X}");
+    assert_eq!(mul(&["f32[4]{U:X}", "lit f32"]).unwrap(), "float32[4]{U:X}");
+    assert_eq!(mul(&["f32[4]{R:X}", "lit f32"]), Err(ErrorKind::Sharding));
+    // A quotient is linear in its first operand.
+    let div = |types: &[&str]| typed(to_prim(Binary::Div), &inner, types);
+    assert_eq!(div(&["f32[4]{U:X}", "lit f32"]).unwrap(), "float32[4]{U:X}");
+    assert_eq!(div(&["f32[4]{U:X}", "f32[4]{R:X}"]).unwrap(), "float32[4]{U:X}");
+    assert_eq!(div(&["f32[4]{R:X}", "f32[4]{U:X}"]), Err(ErrorKind::Sharding));
+    assert_eq!(div(&["i32[4]{U:X}", "lit i32"]), Err(ErrorKind::Sharding));
     // Explicit axes remain usable next to manual ones.
     let partly = mesh().with_axis_types("X", AxisType::Manual).unwrap();
     assert_eq!(
         typed(to_prim(Binary::Mul), &partly, &["f32[4,8@Y]{V:X}", "f32[8]"]).unwrap(),
         "float32[4,8@Y]{V:X}"
     );
-    let dot = Arc::new(DotGeneral::matmul()) as Prim;
-    assert_eq!(typed(dot, &inner, &["f32[4,2]{V:X}", "f32[2,3]{V:Y}"]).unwrap(), "float32[4,3]{V:(X,Y)}");
+    let dot = |types: &[&str]| typed(Arc::new(DotGeneral::matmul()) as Prim, &inner, types);
+    assert_eq!(dot(&["f32[4,2]{V:X}", "f32[2,3]{V:Y}"]).unwrap(), "float32[4,3]{V:(X,Y)}");
+    assert_eq!(dot(&["f32[4,2]{R:X}", "f32[2,3]{R:X}"]).unwrap(), "float32[4,3]{R:X}");
+    assert_eq!(dot(&["f32[4,2]{U:X}", "f32[2,3]{R:X}"]).unwrap(), "float32[4,3]{U:X}");
+    assert_eq!(dot(&["f32[4,2]{R:X}", "f32[2,3]"]), Err(ErrorKind::Sharding));
 }
 
 #[test]
