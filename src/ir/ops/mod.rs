@@ -291,7 +291,7 @@ fn example_mesh(axes: AxisType) -> Mesh {
 }
 
 /// Returns a group of two devices along a manual axis.
-fn example_group() -> CollectiveGroup {
+pub(crate) fn example_group() -> CollectiveGroup {
     let mesh = Mesh::with_types([("X", 2, AxisType::Manual)]).expect("one axis makes a mesh");
     CollectiveGroup { mesh, axes: "X".into(), checked: true }
 }
