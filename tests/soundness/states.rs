@@ -223,7 +223,8 @@ fn products_of_reduced_values() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let dense = Key::new(1).normal([2, 2]);
     let r = dense.put(&mesh, p![; R: X]);
-    let list: [(&str, fn(&Array) -> Array); 8] = [
+    type Product = (&'static str, fn(&Array) -> Array);
+    let list: [Product; 8] = [
         ("dot", |r| r.dot(r)),
         ("einsum", |r| einsum("ij,ij->i", [r, r])),
         ("inner", |r| r.inner(r)),
@@ -254,26 +255,26 @@ fn an_unchecked_region_in_a_checked_one() -> Result<()> {
     let (x, _) = placed_pair(&mesh, &[4], F32, p!["X"], 1)?;
     for engine in [Lockstep, Threads] {
         let inner = || shard_map(&mesh, (), p![], || axis_index("X")).over("Y").unchecked().call(());
-        let f = shard_map(&mesh, (), p![], inner).over("X").engine(engine.clone());
+        let f = shard_map(&mesh, (), p![], inner).over("X").engine(engine);
         assert_eq!(f.call(()).map(drop).map_err(|e| e.kind()), Err(ErrorKind::Varying));
         let ring = |x: &Array| {
             let inner = |x: &Array| x.ppermute("X", Permutation::ring(1));
             shard_map(&mesh, p![], p![], inner).over("Y").unchecked().call(x)
         };
-        let f = shard_map(&mesh, p!["X"], p![], ring).over("X").engine(engine.clone());
+        let f = shard_map(&mesh, p!["X"], p![], ring).over("X").engine(engine);
         assert_eq!(f.call(&x).map(drop).map_err(|e| e.kind()), Err(ErrorKind::Varying));
         let sum = |x: &Array| {
             let inner = |x: &Array| x.psum("X");
             shard_map(&mesh, p![], p![], inner).over("Y").unchecked().call(x)
         };
-        let region = shard_map(&mesh, p!["X"], p![], sum).over("X").engine(engine.clone());
+        let region = shard_map(&mesh, p!["X"], p![], sum).over("X").engine(engine);
         let slope = jit(|x: &Array| grad(x, |x| region.call(&x).map(|y| y.sum(..)))).call(&x)?;
         assert_eq!(slope.to_vec::<f32>()?, [1.0; 4]);
         let both = |x: &Array| {
             let inner = |x: &Array| x.psum(["X", "Y"]);
             shard_map(&mesh, p![], p![], inner).over("Y").unchecked().call(x)
         };
-        let f = shard_map(&mesh, p!["X"], p![], both).over("X").engine(engine.clone());
+        let f = shard_map(&mesh, p!["X"], p![], both).over("X").engine(engine);
         let e = f.call(&x).unwrap_err().to_string();
         assert!(e.contains("one after the other: \"X\", then \"Y\""), "{e}");
         let apart = |x: &Array| {

@@ -65,9 +65,8 @@ impl Builder {
         let manual = |axes: &Axes| -> Axes {
             axes.iter().filter(|a| mesh.axis_type(*a) == Some(AxisType::Manual)).collect()
         };
-        let states = |ty: &ArrayType| {
-            [&ty.varying, ty.spec.unreduced_axes(), ty.spec.reduced_axes()].map(|axes| manual(axes))
-        };
+        let states =
+            |ty: &ArrayType| [&ty.varying, ty.spec.unreduced_axes(), ty.spec.reduced_axes()].map(manual);
         if states(&x.ty).iter().zip(&states(want)).all(|(is, want)| is.same_set(want)) {
             return Ok(());
         }
