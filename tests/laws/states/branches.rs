@@ -141,7 +141,7 @@ fn check(seed: u64) -> Vec<String> {
         let states: Vec<State> = operands.iter().map(|o| o.state).collect();
         format!("{choice:?} of {} on {states:?} in {place:?} on {engine}", parts.join(" | "))
     };
-    match compare(&mesh, engine.clone(), &operands, &body, &dense) {
+    match compare(&mesh, engine, &operands, &body, &dense) {
         Ok(Outcome::Refused) => Vec::new(),
         Ok(Outcome::Faults(faults)) => faults.into_iter().map(|w| format!("{}: {w}", named())).collect(),
         Err(e) => vec![format!("{}: {e}", named())],

@@ -124,7 +124,7 @@ pub(crate) fn compare(
     let mut faults = Vec::new();
     let mut want = squares(&at(0), 0)?;
     for k in 1..used {
-        want = want + squares(&at(k), k)?;
+        want += squares(&at(k), k)?;
     }
     match jit(|xs: &Vec<Array>| run(xs)).engine(engine).call(&arrays) {
         Ok(got) if near(&got, &want) => {}
@@ -193,7 +193,7 @@ impl Case {
             Case::One(k, _) => (UNARY[k].1)(&xs[0]),
             Case::Two(k, ..) => (BINARY[k].1)(&xs[0], &xs[1]),
         };
-        let outcome = compare(&mesh, engine.clone(), &operands, &|xs| Ok(f(xs)), &|xs, _| Ok(f(xs)));
+        let outcome = compare(&mesh, engine, &operands, &|xs| Ok(f(xs)), &|xs, _| Ok(f(xs)));
         let states: Vec<State> = operands.iter().map(|o| o.state).collect();
         let faults = match outcome {
             Ok(Outcome::Refused) => Vec::new(),
@@ -216,7 +216,7 @@ fn operations_on_all_states() {
         let first = set("LAWS_SEED").unwrap_or(1);
         let wrong: Vec<String> = [Lockstep, Threads]
             .iter()
-            .flat_map(|engine| all.iter().map(move |c| (c, engine.clone())))
+            .flat_map(|engine| all.iter().map(move |c| (c, *engine)))
             .flat_map(|(case, engine)| case.check(engine, first))
             .collect();
         assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
@@ -233,7 +233,8 @@ fn operations_on_all_states() {
 #[test]
 fn casts_keep_values() {
     let mesh = mesh();
-    let casts: [(State, fn(&Array) -> Array); 4] = [
+    type Cast = (State, fn(&Array) -> Array);
+    let casts: [Cast; 4] = [
         (Invarying, |x| x.pvary("X")),
         (Invarying, |x| x.pcast("X", PcastTo::Reduced)),
         (Reduced, |x| x.pcast("X", PcastTo::Varying)),
