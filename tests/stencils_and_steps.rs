@@ -46,7 +46,7 @@ fn nine_weighted_points_have_a_gradient_at_once() -> Result<()> {
         let mut s = Array::zeros([8, 8]);
         for i in 0..3i64 {
             for j in 0..3i64 {
-                s = s + p.slice(ix![i..i + 8, j..j + 8]) * k.slice(ix![i, j]);
+                s += p.slice(ix![i..i + 8, j..j + 8]) * k.slice(ix![i, j]);
             }
         }
         (s * Key::new(3).normal([8, 8])).sum(..)
