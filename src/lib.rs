@@ -53,8 +53,8 @@
 //!   types. Here the closure may also take references, and several parameters instead of one tuple:
 //!   `|w: &Array, b: &Array|` is the usual form.
 //!
-//! One closure borrows: the condition of [`while_loop`], since the body takes the same carry. The
-//! code of [`spmd`](spmd::spmd) is not traced, and takes views of blocks.
+//! One closure takes its argument by reference: the condition of [`while_loop`], because the body
+//! takes the same carry by value. The code of [`spmd`](spmd::spmd) is not traced, and takes views of blocks.
 //!
 //! **Arguments are passed by value or by reference**, several in one tuple, in any mix:
 //! `f.call((&x, y))`. The form of the closure does not matter. An argument that is passed by value
@@ -119,8 +119,8 @@
 //! Elements that do not depend on a sum have the same bits in eager mode and under [`jit`], on any
 //! mesh, engine and number of workers: each operation rounds by itself, even if several run in one
 //! kernel. Sums of floats are added in one fixed tree, which depends on the shape, the sharding and
-//! the memory layout of the operand. Matrix products add their terms in panels of 512, and add the
-//! partial values of devices by that tree.
+//! the memory layout of the operand. Matrix products add their terms in panels of 512 terms, and
+//! add the partial values of the devices in the same fixed tree.
 //!
 //! The payload of a NaN is unspecified. The last bits of matrix products, and of `exp` and similar
 //! functions, may differ between instruction sets (`ATMESH_CPU` selects one). The book has a page

@@ -35,7 +35,7 @@ impl fmt::Display for Precision {
 /// The process-wide default, as the number of a level.
 static DEFAULT_PRECISION: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
 
-/// Returns the precision of products and convolutions that name none.
+/// Returns the precision of products and convolutions that do not specify one.
 ///
 /// It is [`Precision::Highest`] until [`set_default_matmul_precision`] changes it.
 pub fn default_matmul_precision() -> Precision {
@@ -46,7 +46,9 @@ pub fn default_matmul_precision() -> Precision {
     }
 }
 
-/// Sets the precision of products and convolutions that name none, for the whole process.
+/// Sets the precision, for the whole process, of products that do not specify one.
+///
+/// The same holds for convolutions.
 ///
 /// It is read when an operation is traced, so functions that were compiled before keep theirs.
 ///

@@ -2,9 +2,9 @@
 
 use super::unify::carry_types;
 use super::while_loops::run_while;
-use super::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of};
+use super::{RecordedClosure, ReturnedTree, poison_tree, poisoned_tree, tree_of, types_of};
 use crate::api::array::{Array, Operand, Term};
-use crate::api::trace::{apply_control, poison};
+use crate::api::trace::apply_control;
 use crate::api::transform::jit::check_errors;
 use crate::api::tree::{Args, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
@@ -38,11 +38,6 @@ pub fn fori_loop<B: Operand, A: Args, R: Output<Tree = A::Owned>>(
         (lo, hi) => fori_dynamic(lo, hi, &init, &body, call),
     };
     out.unwrap_or_else(|e| poison_tree(&init, e))
-}
-
-pub(super) fn poison_tree<T: Tree>(like: &T, error: Error) -> T {
-    let _ = poison(error.clone());
-    poisoned_tree(like, &error)
 }
 
 /// Runs a loop whose bounds are known while tracing.
@@ -337,10 +332,6 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
     let mut results = apply_control(control, &inputs, types, call)?;
     let ys = results.split_off(carry);
     Ok((tree_of(init, results), tree_of(&out.1, ys)))
-}
-
-pub(super) fn types_of<T: Tree>(tree: &T) -> Vec<ArrayType> {
-    collect(tree).iter().filter_map(|a| a.type_ref().ok().cloned()).collect()
 }
 
 /// Returns the type of one slice along the first dimension.

@@ -140,3 +140,14 @@ fn same_value(a: &Array, b: &Array) -> bool {
         _ => a.is_same_handle(b),
     }
 }
+
+/// Returns a tree like `like` that carries the error, which the open trace reports.
+fn poison_tree<T: Tree>(like: &T, error: Error) -> T {
+    let _ = poison(error.clone());
+    poisoned_tree(like, &error)
+}
+
+/// Returns the types of the leaves of a tree.
+fn types_of<T: Tree>(tree: &T) -> Vec<ArrayType> {
+    collect(tree).iter().filter_map(|a| a.type_ref().ok().cloned()).collect()
+}

@@ -4,9 +4,8 @@
 //! loop then, so the loop must not have collectives over the axes along which its condition varies.
 
 use super::branch::{predicate, varying_with};
-use super::loops::{poison_tree, types_of};
 use super::unify::{CarryNames, carry_name, carry_types};
-use super::{RecordedClosure, tree_of};
+use super::{RecordedClosure, poison_tree, tree_of, types_of};
 use crate::api::array::{Array, Operand};
 use crate::api::trace::{apply_control, apply1};
 use crate::api::transform::jit::check_errors;
