@@ -54,7 +54,8 @@
 //!   `|w: &Array, b: &Array|` is the usual form.
 //!
 //! One closure takes its argument by reference: the condition of [`while_loop`], because the body
-//! takes the same carry by value. The code of [`spmd`](spmd::spmd) is not traced, and takes views of blocks.
+//! takes the same carry by value. The code of [`spmd`](spmd::spmd) is not traced, and takes views
+//! of blocks.
 //!
 //! **Arguments are passed by value or by reference**, several in one tuple, in any mix:
 //! `f.call((&x, y))`. The form of the closure does not matter. An argument that is passed by value
