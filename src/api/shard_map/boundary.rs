@@ -160,8 +160,8 @@ impl Boundary {
         }
         Ok(ty.spec.filter_axes(|a| self.axes.contains(a)))
     }
-    /// Returns the spec of a captured value: it enters the region as a whole, with its unreduced and
-    /// reduced axes. It is an error if its type shards a dimension over an axis of the region.
+    /// Returns the spec of a captured value: it enters the region as a whole, with its unreduced
+    /// and reduced axes. It is an error if its type shards a dimension over an axis of the region.
     pub(super) fn captured_spec(&self, ty: &ArrayType) -> Result<Spec, Fault> {
         let own = ty.spec.filter_axes(|a| self.axes.contains(a));
         let Some(d) = own.dims().iter().position(|axes| !axes.is_empty()) else { return Ok(own) };

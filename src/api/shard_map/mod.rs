@@ -35,11 +35,11 @@ use std::sync::Arc;
 /// The closure takes its blocks by reference or by value, with their types written out
 /// ([closures and arguments](crate#closures-and-arguments)).
 ///
-/// A value that the closure captures is the same on all devices: the whole array, not a block. On an
-/// auto axis an array is gathered if devices hold blocks of it. On an explicit axis it is an error if
-/// the type of a captured value shards a dimension over the axis: pass it as an argument. A captured
-/// partial sum (`{U:X}`) keeps its type. [`type_of`](crate::type_of()) of a captured value says, in
-/// the body, what the body's operations see.
+/// A value that the closure captures is the same on all devices: the whole array, not a block. On
+/// an auto axis an array is gathered if devices hold blocks of it. On an explicit axis it is an
+/// error if the type of a captured value shards a dimension over the axis: pass it as an argument.
+/// A captured partial sum (`{U:X}`) keeps its type. [`type_of`](crate::type_of()) of a captured
+/// value says, in the body, what the body's operations see.
 ///
 /// ```
 /// use atmesh::prelude::*;

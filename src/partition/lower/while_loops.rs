@@ -2,8 +2,8 @@
 //!
 //! If the condition varies over manual axes, each device runs its own loop. The loop then carries
 //! one flag for each device, which is true while that device continues: the condition is computed
-//! once before the loop and at the end of each iteration, and a device whose flag is false keeps its
-//! carries. No device waits for another one, so nothing is communicated.
+//! once before the loop and at the end of each iteration, and a device whose flag is false keeps
+//! its carries. No device waits for another one, so nothing is communicated.
 
 use crate::core::diagnostic::Result;
 use crate::core::mesh::{Axes, Axis};

@@ -96,8 +96,8 @@ impl Writer {
             },
         })
     }
-    /// Writes the maximum (`GT`) or minimum (`LT`) of complex numbers.
-    /// StableHLO does not order them. They are ordered by their real parts, then by their imaginary parts; NaN wins.
+    /// Writes the maximum (`GT`) or minimum (`LT`) of complex numbers. StableHLO does not order
+    /// them. They are ordered by their real parts, then by their imaginary parts; NaN wins.
     fn complex_extreme(&mut self, how: &str, a: &Ssa, b: &Ssa) -> Ssa {
         let part = |w: &mut Self, name: &str, x: &Ssa| {
             w.typed(&format!("stablehlo.{name} {}", x.name), &[x], x.dtype.real(), &x.shape)
