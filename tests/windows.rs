@@ -259,7 +259,7 @@ fn what_is_rejected_says_what_to_write() {
     rejected(
         x.conv_with(&w, how().padding(Padding::Same).base_dilation([2])),
         ErrorKind::Shape,
-        "in numbers",
+        "must be given explicitly",
     );
     rejected(x.conv_with(&w, how().groups(0)), ErrorKind::Shape, "0 groups");
     rejected(x.conv_with(&w, how().groups(3)), ErrorKind::Shape, "3 groups do not divide");

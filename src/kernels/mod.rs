@@ -329,12 +329,10 @@ pub fn combine_rows8(reducer: Reducer, dtype: DType, stream: bool) -> Option<Com
     #[cfg(target_family = "wasm")]
     None
 }
-/// Returns the neutral element of a reducer as an argument of [`fill`].
-///
-/// For elements of 16 bytes, the second half is 0.
-pub fn neutral(reducer: Reducer, dtype: DType) -> Option<f64> {
+/// Returns the neutral element of a reducer as the first constants of [`fill`].
+pub fn neutral(reducer: Reducer, dtype: DType) -> Option<[f64; 2]> {
     reduce::find(reducer, dtype.storage(), KernelVariant { level: IsaLevel::Base, stream: false })
-        .map(|m| f64::from_bits(m.neutral))
+        .map(|m| m.neutral.map(f64::from_bits))
 }
 
 #[cfg(test)]

@@ -348,8 +348,8 @@ pub(super) struct CombineKernels {
     pub(super) rows: CombineRows,
     #[cfg(not(target_family = "wasm"))]
     pub(super) rows8: CombineRows8,
-    /// The bits of the neutral element, in the low bits.
-    pub(super) neutral: u64,
+    /// The bits of the neutral element, in the low bits of as many words as it has.
+    pub(super) neutral: [u64; 2],
 }
 
 fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels {
@@ -358,12 +358,12 @@ fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels
     // SAFETY: `unit` has this number of initialized bytes.
     let neutral = unsafe {
         match size_of::<M::M>() {
-            1 => u64::from(from.cast::<u8>().read()),
-            2 => u64::from(from.cast::<u16>().read()),
-            4 => u64::from(from.cast::<u32>().read()),
-            // only the real part of a complex number of 16 bytes: the imaginary part of a neutral
-            // element is 0; a complex number of 8 bytes may be aligned to 4 bytes only
-            _ => from.cast::<u64>().read_unaligned(),
+            1 => [u64::from(from.cast::<u8>().read()), 0],
+            2 => [u64::from(from.cast::<u16>().read()), 0],
+            4 => [u64::from(from.cast::<u32>().read()), 0],
+            // a complex number of 8 bytes may be aligned to 4 bytes only
+            8 => [from.cast::<u64>().read_unaligned(), 0],
+            _ => from.cast::<[u64; 2]>().read_unaligned(),
         }
     };
     // most types gain nothing from the widest vectors

@@ -425,8 +425,13 @@ fn sums_have_one_order_at_every_level() {
     for dtype in DType::all().filter(|d| d.is_number()) {
         assert!(all.iter().all(|c| fold(*c, dtype).is_some() == c.supports(dtype)));
     }
-    assert_eq!(neutral(Reducer::Min, DType::I16).unwrap().to_bits(), i16::MAX as u64);
-    assert_eq!(neutral(Reducer::Max, DType::F32).unwrap().to_bits(), u64::from(f32::NEG_INFINITY.to_bits()));
+    assert_eq!(neutral(Reducer::Min, DType::I16).unwrap()[0].to_bits(), i16::MAX as u64);
+    assert_eq!(
+        neutral(Reducer::Max, DType::F32).unwrap()[0].to_bits(),
+        u64::from(f32::NEG_INFINITY.to_bits())
+    );
+    assert_eq!(neutral(Reducer::AssumeEqual, DType::C128), Some([f64::NEG_INFINITY; 2]));
+    assert_eq!(neutral(Reducer::Mul, DType::C128), Some([1.0, 0.0]));
 }
 
 #[test]

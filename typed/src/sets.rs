@@ -221,7 +221,7 @@ pub trait MulSlot<B> {
 #[diagnostic::on_unimplemented(
     message = "a product of matrices cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "in a body of `shard_map`, a sum that has not been made or a `Reduced` value may be multiplied by a `Reduced` one; make the sum first otherwise"
+    note = "in a body of `shard_map`, a `Reduced` value may be multiplied by a `Reduced` one; make a sum first: `.reshard(P![..])`"
 )]
 pub trait ProductSlot<B> {
     /// The slot of the result.
@@ -254,12 +254,6 @@ impl<A: MeshAxis> MulSlot<Reduced<A>> for Unreduced<A> {
     type Out = Unreduced<A>;
 }
 impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
-    type Out = Unreduced<A>;
-}
-impl<A: MeshAxis> ProductSlot<Reduced<A>> for Unreduced<A> {
-    type Out = Unreduced<A>;
-}
-impl<A: MeshAxis> ProductSlot<Unreduced<A>> for Reduced<A> {
     type Out = Unreduced<A>;
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct ReductionKernel {
     /// The size of an element, in bytes.
     element_bytes: i64,
     /// The neutral element of the reducer, as bits.
-    neutral: f64,
+    neutral: [f64; 2],
     /// The kernel that reduces elements to one.
     reduce: SliceKernel,
     /// The kernel that combines two tiles of results.

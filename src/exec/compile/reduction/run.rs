@@ -271,7 +271,7 @@ impl ReductionKernel {
     /// # Safety
     /// `dst` points to `n` writable elements.
     unsafe fn fill_neutral(&self, dst: *mut u8, n: i64) {
-        let k = [self.neutral, 0.0, 0.0, 0.0];
+        let k = [self.neutral[0], self.neutral[1], 0.0, 0.0];
         if let Some(f) = kernels::fill(self.element_bytes as usize) {
             // SAFETY: `dst` points to `n` writable elements (caller contract).
             unsafe { f(n as usize, dst, dst, dst, dst, &k) }
