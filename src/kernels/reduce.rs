@@ -9,7 +9,9 @@ use super::CombinePicked;
 use super::complex::times;
 use super::elementwise::{Constants, KernelVariant, uninit_slice};
 use super::float::{max, min};
-use super::{CombineElementsAt, CombineRows, CombineRows8, CombineRowsAt, SliceKernel};
+#[cfg(not(target_family = "wasm"))]
+use super::CombineRows8;
+use super::{CombineElementsAt, CombineRows, CombineRowsAt, SliceKernel};
 use crate::core::scalar_op::Reducer;
 use crate::core::types::{DType, with_dtype};
 use crate::kernels::cpu::{IsaLevel, for_each_isa};

@@ -111,7 +111,7 @@ fn donation_changes_no_bit() {
         let mut rng = Rng::new(seed);
         let p = Program::new(&mut rng);
         let mesh = Mesh::new([("X", 2)]).expect("an axis makes a mesh");
-        let sharded = rng.once_in(4) && p.rows % 2 == 0;
+        let sharded = rng.once_in(4) && p.rows.is_multiple_of(2);
         let place = |x: Array| if sharded { x.put(&mesh, p![]) } else { x };
         let make = || -> Vec<Array> { (0..p.arguments).map(|k| place(numbers(p.rows, k))).collect() };
         let list = |salt: usize| {
