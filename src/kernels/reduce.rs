@@ -6,11 +6,11 @@
 
 #[cfg(not(target_family = "wasm"))]
 use super::CombinePicked;
+#[cfg(not(target_family = "wasm"))]
+use super::CombineRows8;
 use super::complex::times;
 use super::elementwise::{Constants, KernelVariant, uninit_slice};
 use super::float::{max, min};
-#[cfg(not(target_family = "wasm"))]
-use super::CombineRows8;
 use super::{CombineElementsAt, CombineRows, CombineRowsAt, SliceKernel};
 use crate::core::scalar_op::Reducer;
 use crate::core::types::{DType, with_dtype};
