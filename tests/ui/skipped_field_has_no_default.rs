@@ -1,4 +1,4 @@
-//~ Default` is not satisfied
+//~ `Mode: std::default::Default` is not satisfied
 //~ mode: Mode, ^^^^
 use atmesh::prelude::*;
 #[derive(Clone, PartialEq, Debug)]

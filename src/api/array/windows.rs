@@ -536,7 +536,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
     let lists = [&options.strides, &options.dilation, &options.base_dilation];
     let windows = window_geometry(&sizes, &taps, &options.padding, lists)?;
     let word = matches!(options.padding, Padding::Same | Padding::SameLower | Padding::Valid);
-    if word && options.base_dilation.as_ref().is_some_and(|list| list.iter().any(|d| *d != 1)) {
+    if word && options.base_dilation.as_ref().is_some_and(|list| list.iter().any(|d| *d > 1)) {
         return Err(shape_fault("the padding of a dilated array must be given explicitly")
             .help("give the padding before and after: `.padding([(1, 1)])`, or use `conv_transpose_with`"));
     }

@@ -126,15 +126,10 @@ impl Lowering {
         carries: &StoredCarries,
         why: &StepOrigin,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
-        let mut slots = Vec::new();
-        let mut ins: Vec<NestedInput> = fixed.iter().map(|v| self.nested_input(v, &mut slots)).collect();
-        ins.extend(carries.inputs());
-        let planned = self.lower_nested(ins, (0..slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
+        self.lower_while_program(fixed, carries, why, |inner, vals| {
             let outs = inner.run(cond, vals.to_vec())?;
             Ok(vec![inner.any_device(&outs[0], why)])
-        })?;
-        self.adopt_inputs(&planned, 0, &mut slots, why);
-        Ok((slots, planned))
+        })
     }
 
     /// Lowers a body that all devices run equally often.
@@ -146,13 +141,25 @@ impl Lowering {
         carries: &StoredCarries,
         why: &StepOrigin,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
+        self.lower_while_program(fixed, carries, why, |inner, vals| {
+            let next = inner.run(body, vals.to_vec())?;
+            Ok(inner.store_carries(&next, &carries.values, &carries.hidden, why))
+        })
+    }
+
+    /// Lowers a condition or body, which reads loop-invariant operands and then the carries.
+    /// Returns its loop-invariant operands too.
+    fn lower_while_program(
+        &mut self,
+        fixed: &[LoweredValue],
+        carries: &StoredCarries,
+        why: &StepOrigin,
+        run: impl FnOnce(&mut Self, &[LoweredValue]) -> Result<Vec<Slot>>,
+    ) -> Result<(Vec<Slot>, PlannedProgram)> {
         let mut slots = Vec::new();
         let mut ins: Vec<NestedInput> = fixed.iter().map(|v| self.nested_input(v, &mut slots)).collect();
         ins.extend(carries.inputs());
-        let planned = self.lower_nested(ins, (0..slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
-            let next = inner.run(body, vals.to_vec())?;
-            Ok(inner.store_carries(&next, &carries.values, &carries.hidden, why))
-        })?;
+        let planned = self.lower_nested(ins, (0..slots.len(), ASSUMED_WHILE_TRIPS), run)?;
         self.adopt_inputs(&planned, 0, &mut slots, why);
         Ok((slots, planned))
     }
