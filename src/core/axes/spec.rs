@@ -48,11 +48,13 @@ impl Spec {
     /// Returns this spec with `axes` as its unreduced axes.
     #[doc(alias = "Partial")]
     pub fn unreduced(self, axes: impl Into<Axes>) -> Spec {
-        intern(SpecData { unreduced: axes.into(), ..self.0.clone() })
+        let axes = axes.into();
+        if axes == self.0.unreduced { self } else { intern(SpecData { unreduced: axes, ..self.0.clone() }) }
     }
     /// Returns this spec with `axes` as its reduced axes.
     pub fn reduced(self, axes: impl Into<Axes>) -> Spec {
-        intern(SpecData { reduced: axes.into(), ..self.0.clone() })
+        let axes = axes.into();
+        if axes == self.0.reduced { self } else { intern(SpecData { reduced: axes, ..self.0.clone() }) }
     }
     /// Returns this spec with other dimensions and the same sets.
     pub fn with_dims(self, dims: Vec<Axes>) -> Spec {
@@ -85,6 +87,10 @@ impl Spec {
     /// Returns the axes over which the array is reduced.
     pub fn reduced_axes(self) -> &'static Axes {
         &self.0.reduced
+    }
+    /// Returns true if the unreduced or the reduced set has an axis.
+    pub(crate) fn has_sets(self) -> bool {
+        !(self.0.unreduced.is_empty() && self.0.reduced.is_empty())
     }
     /// Returns every axis that the spec names, with repetitions.
     pub fn all_axes(self) -> impl Iterator<Item = Axis> {

@@ -6,11 +6,12 @@
 
 use super::BufferLocation;
 use super::build::value_bytes;
+use super::row_exec::memory_accesses;
 use super::row_fusion::{BoundGroups, ChainBuilder};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::matmul::{MatmulKernel, RowDims};
 use crate::partition::Slot;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The cache budget of a batch of rows of one value, in bytes.
 const BATCH_CACHE_BYTES: i64 = 512 << 10;
@@ -38,11 +39,50 @@ pub(super) struct MatmulNeighbours {
     pub(super) batch_rows: i64,
 }
 
+/// The matmuls of a program by the values that they read and compute.
+#[derive(Default)]
+pub(super) struct MatmulIndex {
+    /// The groups that read each value, in order.
+    readers: HashMap<Slot, Vec<usize>>,
+    /// The group that computes each value.
+    producers: HashMap<Slot, usize>,
+}
+
+impl MatmulIndex {
+    /// Returns the groups that read one of the values, each once, in order.
+    fn readers_of(&self, values: &[Slot]) -> BTreeSet<usize> {
+        values.iter().filter_map(|s| self.readers.get(s)).flatten().copied().collect()
+    }
+}
+
 impl BoundGroups<'_> {
+    /// Returns the index of the matmuls, for [`find_matmuls`](Self::find_matmuls).
+    pub(super) fn index_matmuls(&self, g: &FusionPlan<'_, '_>) -> MatmulIndex {
+        let mut index = MatmulIndex::default();
+        if size_optimized!() {
+            return index;
+        }
+        for (k, group) in g.groups.iter().enumerate() {
+            let FusionRoot::Matmul(item) = group.root else { continue };
+            for s in g.program.ops[item].sources() {
+                index.readers.entry(g.program.alias_root(s)).or_default().push(k);
+            }
+            index.producers.extend(self.matmul_results(g, k).into_iter().map(|s| (s, k)));
+        }
+        index
+    }
+    /// Returns the matmuls that compute a value that the groups of a chain read.
+    fn producers_for(&self, index: &MatmulIndex, c: &ChainBuilder) -> BTreeSet<usize> {
+        let tiles = c.groups.iter().filter_map(|k| self.tile_program(*k));
+        let slots = tiles.flat_map(memory_accesses).map(|m| m.slot as usize);
+        let values = slots.filter_map(|s| s.checked_sub(self.base));
+        values.filter_map(|s| index.producers.get(&s)).copied().collect()
+    }
     /// Finds the matmuls that can join a chain.
     pub(super) fn find_matmuls(
         &self,
         g: &FusionPlan<'_, '_>,
+        index: &MatmulIndex,
         c: &ChainBuilder,
         not: &dyn Fn(usize) -> bool,
     ) -> MatmulNeighbours {
@@ -57,8 +97,8 @@ impl BoundGroups<'_> {
             widest = widest.max(value_bytes(g.program, s) as i64 / c.num_rows);
             all.batched.push(s);
         };
-        for (k, group) in g.groups.iter().enumerate() {
-            let FusionRoot::Matmul(item) = group.root else { continue };
+        for k in index.readers_of(&c.values) {
+            let FusionRoot::Matmul(item) = g.groups[k].root else { continue };
             let reads =
                 |s: &&Slot| g.program.ops[item].sources().iter().any(|x| g.program.alias_root(*x) == **s);
             let Some(s) = c.values.iter().find(reads).filter(|_| !not(k)) else { continue };
@@ -67,8 +107,8 @@ impl BoundGroups<'_> {
                 all.after.push((k, along));
             }
         }
-        for (k, group) in g.groups.iter().enumerate() {
-            if matches!(group.root, FusionRoot::Matmul(_)) && group.level < c.first_level && !not(k) {
+        for k in self.producers_for(index, c) {
+            if g.groups[k].level < c.first_level && !not(k) {
                 let Some((p, along, made)) = self.producer_matmul(g, k, c) else { continue };
                 for s in &made {
                     seen(&mut all, &p, &along, *s);
@@ -113,10 +153,6 @@ impl BoundGroups<'_> {
         c: &ChainBuilder,
     ) -> Option<(MatmulKernel, RowDims, Vec<Slot>)> {
         let made = self.matmul_results(g, k);
-        let wanted = |s: &Slot| c.groups.iter().any(|k| self.reads_slot(*k, *s));
-        if !made.iter().any(wanted) {
-            return None;
-        }
         let mut inner: HashMap<Slot, u32> = HashMap::new();
         for k in c.groups.iter().chain([&k]) {
             for s in g.group_ops(*k).flat_map(|i| g.program.ops[i].sources()) {

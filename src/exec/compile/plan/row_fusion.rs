@@ -9,7 +9,7 @@
 //! scratch for only a few rows per worker. Fusion changes no bit: every group computes the same as
 //! it would alone.
 
-use super::matmul_fusion::MatmulNeighbours;
+use super::matmul_fusion::{MatmulIndex, MatmulNeighbours};
 use super::row_exec::{
     FusedStage, RowFusionKernel, ScratchBuffer, all_accesses, memory_accesses, pack_scratch,
 };
@@ -142,7 +142,7 @@ pub(super) struct BoundGroups<'b> {
 
 impl BoundGroups<'_> {
     /// Returns the tile program of a group, if it can run by rows.
-    fn tile_program(&self, k: usize) -> Option<&TileProgram> {
+    pub(super) fn tile_program(&self, k: usize) -> Option<&TileProgram> {
         match (&self.maps[k], &self.reductions[k]) {
             (Some(PlanNode { kernel: NodeKernel::Tiles { tiles, .. }, .. }), _) => Some(tiles),
             (_, Some((f, _))) => f.can_run_by_rows().then_some(&f.input),
@@ -217,12 +217,14 @@ impl BoundGroups<'_> {
                 readers.entry(scatter.source_slot()).or_default().push(k);
             }
         }
+        let matmuls = self.index_matmuls(g);
         let (mut chains, mut taken) = (Vec::new(), vec![false; g.groups.len()]);
         for seed in seeds {
             if taken[seed] {
                 continue;
             }
-            let Some(chain) = self.grow_chain(g, seed, &readers, |k| taken[k] || over(k)) else { continue };
+            let not = |k: usize| taken[k] || over(k);
+            let Some(chain) = self.grow_chain(g, seed, (&readers, &matmuls), not) else { continue };
             let level = g.groups[seed].level;
             for k in &chain.groups {
                 g.groups[*k].level = level;
@@ -237,7 +239,7 @@ impl BoundGroups<'_> {
         &self,
         g: &FusionPlan<'_, '_>,
         seed: usize,
-        readers: &HashMap<u32, Vec<usize>>,
+        (readers, index): (&HashMap<u32, Vec<usize>>, &MatmulIndex),
         not: impl Fn(usize) -> bool,
     ) -> Option<RowFusion> {
         let first = g.groups[seed].level;
@@ -279,13 +281,13 @@ impl BoundGroups<'_> {
         let many = |put: usize| self.scatters[put].as_ref().is_some_and(|p| p.num_tasks > 1);
         let many = !size_optimized!() && grown.scatter.is_some_and(many);
         let without = many.then(|| ChainBuilder { scatter: None, ..grown.clone() });
-        let matmuls = self.find_matmuls(g, &grown, &not);
+        let matmuls = self.find_matmuls(g, index, &grown, &not);
         let full = self.finish_chain(g, grown, matmuls, bytes)?;
         match without {
             // leave out a scatter that runs as several tasks, if the rows cannot run in the order
             // that it needs
             Some(without) if !full.any_order => {
-                let matmuls = self.find_matmuls(g, &without, &not);
+                let matmuls = self.find_matmuls(g, index, &without, &not);
                 if without.groups.len() < 2 { None } else { self.finish_chain(g, without, matmuls, bytes) }
             }
             _ => Some(full),
