@@ -1,11 +1,12 @@
 //! Accesses over boxes of loop indices: the boxes of a value that they read, and their composition.
 
-use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Access, AccessPiece, AffineExpr, LoopNest, Source, StridedRange};
-use crate::partition::boxes::{
-    Interval, Region, for_each_index, full, intersect, linear_index, range_boxes, subtract, volume,
-};
+use crate::partition::boxes::{Interval, Region, full, subtract, volume};
 use crate::partition::program::Slot;
+use crate::partition::progression::{IndexSet, clip_set, hull, set_of_levels};
+use crate::partition::reshape_boxes::reshape_boxes;
+use crate::partition::strided_box::StridedBox;
+use smallvec::SmallVec;
 
 /// Returns the range of `k` in `0..n` for which `at + step·k` is within `v`.
 pub fn steps_within(at: i64, step: i64, n: i64, v: Interval) -> Interval {
@@ -25,115 +26,86 @@ pub fn span_steps(span: &StridedRange, v: Interval) -> Interval {
     steps_within(span.lo, span.step, span.len(), v)
 }
 
-/// Appends the indices `at + Σ c·k`, for `k` in the given steps, as disjoint intervals.
-/// Strided indices are intervals of one index each.
-fn index_intervals(map: &AffineExpr, ks: &[Interval], out: &mut Vec<Interval>) {
-    let mut terms: Vec<(i64, Interval)> = Vec::new();
-    for (l, c) in &map.terms {
-        if *c != 0 {
-            terms.push((*c, ks[*l]));
-        }
+/// Returns the indices `constant + Σ c·k`, for `k` in the given steps.
+/// `exact` becomes false if there are too many to be listed, and the set has more.
+fn index_set(map: &AffineExpr, ks: &[Interval], exact: &mut bool) -> IndexSet {
+    let mut levels: SmallVec<[(i64, i64); 4]> = SmallVec::new();
+    let mut start = map.constant;
+    for (l, c) in map.terms.iter().filter(|t| t.1 != 0) {
+        start += c * ks[*l].0;
+        levels.push((*c, ks[*l].1 - ks[*l].0));
     }
-    small_sort::sort_by_key(&mut terms, |t| t.0.abs());
-    let mut runs: Vec<Interval> = vec![(map.constant, map.constant + 1)];
-    for (c, k) in terms {
-        let n = k.1 - k.0;
-        let width = runs.first().map_or(1, |r| r.1 - r.0);
-        // a coefficient up to the current width extends the run without gaps
-        if runs.len() == 1 && c.abs() <= width {
-            let (a, b) = (c * k.0, c * (k.1 - 1));
-            runs[0] = (runs[0].0 + a.min(b), runs[0].1 + a.max(b));
-        } else {
-            let base = std::mem::take(&mut runs);
-            for step in 0..n {
-                let shift = c * (k.0 + step);
-                runs.extend(base.iter().map(|r| (r.0 + shift, r.1 + shift)));
-            }
-        }
-    }
-    out.extend(runs);
+    set_of_levels(start, &mut levels, exact)
 }
 
-/// Appends the boxes that one access piece reads over a box of loop indices.
-/// `shape` is the shape of the value; the boxes are within it.
-pub fn piece_boxes(piece: &AccessPiece, shape: &[usize], loops: &[Interval], out: &mut Vec<Region>) {
-    let ks: Region = piece.ranges.iter().zip(loops).map(|(s, v)| span_steps(s, *v)).collect();
-    if volume(&ks) == 0 {
-        return;
-    }
-    let mut boxes: Vec<Region> = vec![Vec::with_capacity(piece.map.len())];
-    for (map, n) in piece.map.iter().zip(shape) {
-        let mut runs = Vec::new();
-        index_intervals(map, &ks, &mut runs);
-        if map.terms.len() > 1 {
-            runs.iter_mut().for_each(|r| *r = (r.0.max(0), r.1.min(*n as i64)));
-            runs.retain(|r| r.0 < r.1);
-        }
-        boxes = if let [one] = runs[..] {
-            boxes.into_iter().map(|mut b| (b.push(one), b).1).collect()
-        } else {
-            let with = |b: &Region| {
-                let b = b.clone();
-                runs.clone().into_iter().map(move |r| {
-                    let mut b = b.clone();
-                    b.push(r);
-                    b
-                })
-            };
-            boxes.iter().flat_map(with).collect()
-        };
-    }
-    out.extend(boxes);
-}
-
-/// Appends the boxes of `slot` that access `read` of a loop nest reads over a box of loop indices.
-/// `shape` is the shape of the slot.
-pub fn access_boxes(
-    s: &LoopNest,
-    read: usize,
-    slot: Slot,
+/// Returns the strided box that one access piece reads over a box of loop indices, `None` if it is
+/// empty.
+///
+/// `shape` is the shape of the value; the box is within it.
+pub(crate) fn piece_sets(
+    piece: &AccessPiece,
     shape: &[usize],
     loops: &[Interval],
-    out: &mut Vec<Region>,
+    exact: &mut bool,
+) -> Option<StridedBox> {
+    let ks: Region = piece.ranges.iter().zip(loops).map(|(s, v)| span_steps(s, *v)).collect();
+    if volume(&ks) == 0 {
+        return None;
+    }
+    let mut sets = StridedBox::with_capacity(piece.map.len());
+    for (map, n) in piece.map.iter().zip(shape) {
+        let mut set = index_set(map, &ks, exact);
+        if map.terms.len() > 1 {
+            set = clip_set(&set, (0, *n as i64));
+        }
+        if set.is_empty() {
+            return None;
+        }
+        sets.push(set);
+    }
+    Some(sets)
+}
+
+/// Appends the strided boxes of `slot` that access `read` of a loop nest reads over a box of loop
+/// indices.
+///
+/// `shape` is the shape of the slot. `exact` becomes false if they have elements that are not read.
+pub(crate) fn access_sets(
+    s: &LoopNest,
+    read: usize,
+    (slot, shape): (Slot, &[usize]),
+    loops: &[Interval],
+    out: &mut Vec<StridedBox>,
+    exact: &mut bool,
 ) {
-    let pieces = || s.accesses[read].pieces.iter().filter(|p| p.source == Source::Value(slot));
+    let mut pieces = s.accesses[read].pieces.iter().filter(|p| p.source == Source::Value(slot));
     if !s.compute.has_affine_accesses() {
-        if pieces().next().is_some() && volume(loops) > 0 {
-            reshaped_boxes(&s.extents, shape, loops, out);
+        if pieces.next().is_some() && volume(loops) > 0 {
+            reshape_boxes(&s.extents, shape, loops, out, exact);
         }
         return;
     }
-    for part in pieces() {
-        piece_boxes(part, shape, loops, out);
-    }
+    out.extend(pieces.filter_map(|p| piece_sets(p, shape, loops, exact)));
 }
 
-/// Appends the boxes that a reshape from `from` to `to` reads for box `b` of the result.
-/// They have the same linear offsets as `b`.
-fn reshaped_boxes(to: &[usize], from: &[usize], b: &[Interval], out: &mut Vec<Region>) {
-    let is_full = full(to);
-    // trailing dimensions that are covered completely form one contiguous run
-    let mut outer = b.len();
-    while outer > 0 && b[outer - 1] == is_full[outer - 1] {
-        outer -= 1;
+/// Returns the smallest box around what an access of a loop nest reads of `slot`.
+/// It is empty if the access reads nothing.
+pub(crate) fn access_hull(
+    s: &LoopNest,
+    read: usize,
+    (slot, shape): (Slot, &[usize]),
+    loops: &[Interval],
+) -> Region {
+    if !s.compute.has_affine_accesses() {
+        return full(shape);
     }
-    let inner: i64 = is_full[outer..].iter().map(|v| v.1).product();
-    let mut rows = b[..outer].to_vec();
-    let last = rows.pop().unwrap_or((0, 1));
-    let width = (last.1 - last.0) * inner;
-    let mut runs: Vec<Interval> = Vec::new();
-    for_each_index(&rows, |i| {
-        let mut at: Vec<i64> = i.to_vec();
-        if outer > 0 {
-            at.push(last.0);
-        }
-        let a = linear_index(&at, &is_full[..outer]) as i64 * inner;
-        match runs.last_mut() {
-            Some(r) if r.1 == a => r.1 += width,
-            _ => runs.push((a, a + width)),
-        }
-    });
-    out.extend(runs.iter().flat_map(|r| range_boxes(from, r.0, r.1)));
+    let mut boxes = Vec::new();
+    access_sets(s, read, (slot, shape), loops, &mut boxes, &mut true);
+    let along = |d: usize| {
+        let hulls = boxes.iter().map(|b| hull(&b[d]));
+        hulls.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
+    };
+    (0..shape.len()).map(along).collect()
 }
 
 /// Returns `outer` with its reads of `slot` replaced by `inner`, the access that defines `slot`.
@@ -270,9 +242,4 @@ fn substitute(
     }
     r.terms.retain(|t| t.1 != 0);
     r
-}
-
-/// Returns true if box `a` is contained in box `b`.
-pub fn is_within(a: &[Interval], b: &[Interval]) -> bool {
-    volume(a) == 0 || intersect(a, b).is_some_and(|c| c == a)
 }

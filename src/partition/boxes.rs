@@ -128,13 +128,6 @@ impl Layout {
         let of = |(v, d): (&Interval, &DimLayout)| (d.owner(v.0) as i64, d.owner(v.1 - 1) as i64 + 1);
         b.iter().zip(&self.dims).map(of).collect()
     }
-    /// Returns how many other devices hold elements of `boxes`.
-    /// Each element that the device at `position` does not hold is taken from the nearest holder.
-    pub(crate) fn num_other_holders(&self, position: usize, boxes: &[Region]) -> usize {
-        let own = self.dims.iter().map(|d| d.rank(position) as i64).map(|r| (r, r + 1)).collect();
-        let ranks = boxes.iter().filter(|b| volume(b) > 0).map(|b| self.owner_ranks(b)).collect();
-        take_missing(ranks, &mut vec![own]).iter().map(|r| volume(r) as usize).sum()
-    }
     /// Splits a box by holder and calls `found` with each holder and its piece.
     /// Each element is assigned to the holder nearest to `position`.
     pub fn for_each_holder(

@@ -18,8 +18,15 @@ use crate::ir::program::loop_nest::{AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram};
 use std::cmp::Ordering;
 
+/// The maximum number of pieces of an access that are searched for one that covers all indices.
+const MAX_SEARCHED_PIECES: usize = 16;
+
 /// Returns true if the loop nest reads only the element of `of` at the index that it computes.
 pub(super) fn reads_elementwise(s: &LoopNest, of: Slot) -> bool {
+    // pieces are disjoint, so that none of many covers all indices
+    if matches!(&s.accesses[..], [joined] if joined.pieces.len() > MAX_SEARCHED_PIECES) {
+        return false;
+    }
     let full = StridedRange::full_box(&s.extents);
     let mut pieces = s.accesses.iter().flat_map(|r| &r.pieces).filter(|p| p.source == Source::Value(of));
     s.compute.elementwise().is_some()
@@ -268,8 +275,8 @@ impl<'p> KernelBuilder<'p> {
             for s in step.inputs() {
                 let own = self.producer[s] == Some(self.kernel_of_step[k]);
                 // a reduction may read the kernels that it absorbed at other indices
-                let within = l.as_ref().is_some_and(|l| !elementwise || self.reads_where_made(l, s));
-                stored[s] |= !(own && within);
+                let within = || l.as_ref().is_some_and(|l| !elementwise || self.reads_where_made(l, s));
+                stored[s] |= !(own && within());
             }
             for s in step.outputs() {
                 let made = l.as_ref().map(|l| &l.nest.compute);

@@ -17,9 +17,12 @@
 //! | 8 report | `report/` | The name, bytes and source location of each collective |
 //!
 //! `cost/` computes how many elements a candidate layout would move, in time that does not depend
-//! on the number of devices. The other modules are `layout` (how a dimension is split), `boxes`
-//! (boxes of indices), `access` (the boxes that a step reads), `program` (the result, printed by
-//! `print`), `collective` (the record of each collective), `fused` (which steps form one kernel),
+//! on the number of devices. What a step reads is a few strided boxes (`strided_box`), which are
+//! products of progressions (`progression`), and are measured without listing their elements. The
+//! other modules are `layout` (how a dimension is split), `boxes` (boxes of indices), `access` and
+//! `reshape_boxes` (the strided boxes that a step reads), `work` (a count of boxes and candidates
+//! for tests), `program` (the result, printed by `print`), `collective` (the record of each
+//! collective), `fused` (which steps form one kernel),
 //! `memory` (peak memory per device), `transfers` (the blocks that a device receives, and from
 //! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
 //! propagation, which runs before lowering) and `plan` (the performance model). Both
@@ -96,9 +99,13 @@ pub(crate) mod machine;
 mod memory;
 mod print;
 mod program;
+mod progression;
 mod report;
+mod reshape_boxes;
+mod strided_box;
 mod transfers;
 mod tree_reduce;
+mod work;
 
 pub use crate::partition::collective::{Collective, CollectiveKind, Collectives};
 pub(crate) use crate::partition::report::table::PHASE_COLUMN;
@@ -115,6 +122,8 @@ pub(crate) use report::provenance;
 pub use transfers::Transfer;
 #[doc(hidden)]
 pub use tree_reduce::TreeMessage;
+#[doc(hidden)]
+pub use work::take_work;
 
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,7 @@ impl StoredValue {
 /// One access of a later step that a fetch serves.
 ///
 /// The boxes it needs follow from the layout of that step's loops: see
-/// [`SpmdProgram::required_regions`].
+/// [`SpmdProgram::missing_regions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FetchRequest {
     /// The index in [`SpmdProgram::steps`] of the step that reads the value.

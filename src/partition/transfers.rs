@@ -6,10 +6,11 @@
 //! listed here.
 
 use crate::core::sharding::sub_axes::subtract;
-use crate::partition::access::access_boxes;
+use crate::partition::access::access_sets;
 use crate::partition::boxes::{Region, loop_box, take_missing};
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step};
+use crate::partition::strided_box::{StridedBox, expanded};
 
 /// A box of a stored value that one device receives from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,20 +33,6 @@ impl SpmdProgram {
             }
             _ => None,
         }
-    }
-
-    /// Returns the boxes of `slot` that the device at `position` reads in step `step`.
-    /// They may overlap.
-    pub fn required_regions(&self, step: usize, slot: Slot, position: usize) -> Vec<Region> {
-        let mut boxes = Vec::new();
-        if let (Step::Local { nest: loop_nest, .. }, Some(loops)) =
-            (&self.steps[step], self.loops(step, position))
-        {
-            for read in 0..loop_nest.accesses.len() {
-                access_boxes(loop_nest, read, slot, &self.slots[slot].shape, &loops, &mut boxes);
-            }
-        }
-        boxes
     }
 
     /// Returns the transfers to the device at `position` in a fetch or a reduction.
@@ -102,18 +89,35 @@ impl SpmdProgram {
         DimLayout { sub_axes: sub_axis_list, block: 1, origin: 0 }
     }
 
+    /// Returns the strided boxes of `src` that some accesses read on the device at `position`.
+    ///
+    /// They may overlap. The flag is false if they have elements that are not read.
+    pub(crate) fn requested_boxes(
+        &self,
+        src: Slot,
+        requests: &[FetchRequest],
+        position: usize,
+    ) -> (Vec<StridedBox>, bool) {
+        let (mut boxes, mut exact) = (Vec::new(), true);
+        for need in requests {
+            if let (Step::Local { nest, .. }, Some(loops)) =
+                (&self.steps[need.consumer_step], self.loops(need.consumer_step, position))
+            {
+                let from = (src, &self.slots[src].shape[..]);
+                access_sets(nest, need.access, from, &loops, &mut boxes, &mut exact);
+            }
+        }
+        (boxes, exact)
+    }
+
     /// Returns the disjoint boxes of `src` that a device needs and does not hold.
-    /// The requests name the accesses; the device is the one at `position`.
+    ///
+    /// The requests name the accesses; the device is the one at `position`. There is a box for each
+    /// interval that a strided access reads.
     pub fn missing_regions(&self, src: Slot, requests: &[FetchRequest], position: usize) -> Vec<Region> {
         let stored = &self.slots[src];
         let mut requested = Vec::new();
-        for need in requests {
-            if let (Step::Local { nest: loop_nest, .. }, Some(loops)) =
-                (&self.steps[need.consumer_step], self.loops(need.consumer_step, position))
-            {
-                access_boxes(loop_nest, need.access, src, &stored.shape, &loops, &mut requested);
-            }
-        }
+        expanded(&self.requested_boxes(src, requests, position).0, &mut requested);
         let mut held = vec![stored.layout.region(&stored.shape, position)];
         take_missing(requested, &mut held)
     }

@@ -14,6 +14,7 @@ use crate::ir::program::loop_nest::{DynamicIndex, Reducer, ScalarCode, Source};
 use crate::partition::{DimLayout, Layout, PrintOperand, Slot, StepOrigin};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Computes the strides of a value, in elements, from its slot and shape.
@@ -414,9 +415,12 @@ impl<'p> BufferOp<'p> {
     pub(crate) fn sources(&self) -> SmallVec<[Slot; 4]> {
         let mut v: SmallVec<[Slot; 4]> = SmallVec::new();
         let reads = |v: &mut SmallVec<[Slot; 4]>, reads: &[OperandAccess]| {
+            // a set, because a concatenation may have a large number of pieces
+            let mut seen = HashSet::new();
+            let many = reads.iter().map(|r| r.boxes.len()).sum::<usize>() > 32;
             for p in reads.iter().flat_map(|r| &r.boxes) {
                 if let Source::Value(s) = p.source
-                    && !v.contains(&s)
+                    && (if many { seen.insert(s) } else { !v.contains(&s) })
                 {
                     v.push(s);
                 }

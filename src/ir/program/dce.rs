@@ -78,7 +78,7 @@ impl DceCache {
         // it reads
         let mut cut = |body: &Arc<Program>| {
             let (body, used) = self.prune_body(body, wanted);
-            (Arc::new(without_inputs(&body, &used)), used)
+            (pruned_inputs(body, &used), used)
         };
         match c {
             Control::Jit { body, policy, recomputes } => {
@@ -107,7 +107,7 @@ impl DceCache {
                 for (_, used) in &kept {
                     any.iter_mut().zip(used.iter()).for_each(|(any, used)| *any |= used);
                 }
-                let branches = kept.iter().map(|(b, _)| Arc::new(without_inputs(b, &any))).collect();
+                let branches = kept.iter().map(|(b, _)| pruned_inputs(b.clone(), &any)).collect();
                 let inputs = e.inputs[..1].iter().copied().chain(select(&e.inputs[1..], &any)).collect();
                 with(Control::Cond { branches }, inputs, wanted)
             }
@@ -127,7 +127,7 @@ impl DceCache {
                 let new = Loop {
                     fixed: count(&reads.fixed),
                     carry: count(&carries),
-                    body: Arc::new(without_inputs(&body, &reads.clone().into_body_inputs(true))),
+                    body: pruned_inputs(body, &reads.clone().into_body_inputs(true)),
                     ..l.clone()
                 };
                 with(Control::Loop(new), select(&e.inputs, &reads.into_vec()), &[&carries, stacked].concat())
@@ -149,7 +149,7 @@ impl DceCache {
                 debug_assert_eq!(ins.len(), cond_fixed + body_fixed + count);
                 let new = Control::While {
                     cond: Arc::new(without_inputs(cond, &cond_ins)),
-                    body: Arc::new(without_inputs(&kept, &body_ins)),
+                    body: pruned_inputs(kept, &body_ins),
                     cond_fixed: *cond_fixed,
                     body_fixed: fixed,
                 };
@@ -212,6 +212,12 @@ fn renumbered(program: &Program, mut equations: Vec<Equation>, mut outputs: Vec<
     }
     outputs.iter_mut().for_each(|o| read(o, &names));
     Program { vars, inputs, equations, outputs, mesh: program.mesh.clone() }
+}
+
+/// Returns a pruned program without the unwanted inputs, which must be unused.
+/// It is the same program if all inputs are wanted.
+fn pruned_inputs(program: Arc<Program>, requested: &[bool]) -> Arc<Program> {
+    if requested.contains(&false) { Arc::new(without_inputs(&program, requested)) } else { program }
 }
 
 /// Returns the program without the unwanted inputs, which must be unused.

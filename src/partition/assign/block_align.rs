@@ -7,9 +7,14 @@
 
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{AccessPiece, LoopNest, Source};
+use crate::partition::cost::projection::Projections;
 use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{LocalStep, Slot};
+use crate::partition::work;
+
+/// The maximum number of alignments of one group that are compared, those nearest to its own first.
+const MAX_ALIGNMENTS: usize = 64;
 
 /// The steps that compute and read each slot, and the groups of slots whose block offsets are free.
 struct AlignmentGroups<'a> {
@@ -21,6 +26,8 @@ struct AlignmentGroups<'a> {
     readers: Vec<Vec<usize>>,
     /// The union-find parent of each slot.
     group: Vec<Slot>,
+    /// The accesses of many values.
+    projections: Projections,
 }
 
 /// A layout that a dimension of a group should have so that reading `source` moves nothing.
@@ -52,7 +59,9 @@ pub(crate) fn align_blocks(d: &mut Draft) {
                 && readers[v].iter().all(|u| reads_boxes(d, *u))
         })
         .collect();
-    let mut f = AlignmentGroups { d, producer: maker, readers, group: (0..n).collect() };
+    let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
+    let projections = Projections::new(nests);
+    let mut f = AlignmentGroups { d, producer: maker, readers, group: (0..n).collect(), projections };
     for v in (0..n).filter(|v| free[*v]) {
         let Some(s) = f.loop_nest(v) else { continue };
         let sources: Vec<Slot> = (0..s.accesses.len()).filter_map(|read| d.read_in_place(s, read)).collect();
@@ -166,7 +175,11 @@ impl AlignmentGroups<'_> {
             if !placed || !inside(out) && !decided[out] {
                 continue;
             }
-            for p in loop_nest.accesses.iter().flat_map(|r| &r.pieces) {
+            let pieces = match inside(out) {
+                true => loop_nest.accesses.iter().flat_map(|r| &r.pieces).collect(),
+                false => self.projections.pieces(k, loop_nest, group),
+            };
+            for p in pieces {
                 let Source::Value(s) = p.source else { continue };
                 for (loop_, dim, shift) in unit_stride_dims(p).into_iter().filter(|u| u.0 < loop_nest.rank) {
                     let (d, l, origin) = match (inside(out), inside(s)) {
@@ -204,18 +217,17 @@ fn unit_stride_dims(p: &AccessPiece) -> Vec<(usize, usize, i64)> {
 /// Returns the layout with the smallest halos, summed over sources.
 /// A halo is the widest overhang to the left and right.
 fn best_alignment(own: &DimLayout, wishes: &[AlignmentRequest], size: usize) -> DimLayout {
+    let mut by_source: Vec<&AlignmentRequest> = wishes.iter().collect();
+    small_sort::sort_by_key(&mut by_source, |w| w.source);
     let price = |c: &DimLayout| -> i64 {
-        let mut halo: Vec<(Slot, i64, i64)> = Vec::new();
-        for w in wishes {
-            let k = halo.iter().position(|h| h.0 == w.source).unwrap_or_else(|| {
-                halo.push((w.source, 0, 0));
-                halo.len() - 1
-            });
-            let l = &w.layout;
-            let shift = if l.block == c.block { l.origin - c.origin } else { size as i64 };
-            halo[k] = (w.source, halo[k].1.max(shift), halo[k].2.max(-shift));
-        }
-        halo.iter().map(|h| h.1 + h.2).sum()
+        let halo = |list: &[&AlignmentRequest]| {
+            let shift = |l: &DimLayout| if l.block == c.block { l.origin - c.origin } else { size as i64 };
+            let widest = |(a, b): (i64, i64), s: i64| (a.max(s), b.max(-s));
+            let (left, right) = list.iter().map(|w| shift(&w.layout)).fold((0, 0), widest);
+            left + right
+        };
+        work::count(wishes.len());
+        by_source.chunk_by(|a, b| a.source == b.source).map(halo).sum()
     };
     // the first and last blocks extend to the ends of the dimension: allow at most two blocks
     let fits = |c: &&DimLayout| {
@@ -229,5 +241,5 @@ fn best_alignment(own: &DimLayout, wishes: &[AlignmentRequest], size: usize) -> 
     let mut seen: Vec<&DimLayout> = std::iter::once(own).chain(wishes.iter().map(|w| &w.layout)).collect();
     small_sort::sort_by_key(&mut seen, |c| near(c));
     seen.dedup();
-    seen.into_iter().filter(fits).min_by_key(|c| price(c)).unwrap_or(own).clone()
+    seen.into_iter().filter(fits).take(MAX_ALIGNMENTS).min_by_key(|c| price(c)).unwrap_or(own).clone()
 }

@@ -2,7 +2,7 @@
 
 use crate::core::sharding::sub_axes::{SubAxes, canonicalize, prime_factors, truncate_to_free};
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{LoopNest, Source};
+use crate::ir::program::loop_nest::{Compute, LoopNest, RowKernelCall, Source};
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 
@@ -67,5 +67,54 @@ pub(super) fn operand_splits(d: &Draft, s: &LoopNest, l: usize) -> Vec<SubAxes> 
     }
     small_sort::sort(&mut list);
     list.dedup();
+    list
+}
+
+/// Returns the candidate splits of a loop, starting with the default one.
+pub(super) fn split_options(d: &Draft, s: &LoopNest, own: &Layout, l: usize) -> Vec<SubAxes> {
+    let result = (l < s.rank).then(|| own.dims[l].sub_axes.clone());
+    let others = match &s.compute {
+        // a scatter runs where its result is stored: updates are gathered there, or, if they
+        // are combined, each device scatters its own into a partial result
+        Compute::Scatter { .. } if l < s.rank => Vec::new(),
+        Compute::Scatter { reducer: None, .. } => Vec::new(),
+        Compute::RowKernel(row_kernel) => row_kernel_options(d, s, row_kernel, own, l),
+        _ => operand_splits(d, s, l),
+    };
+    let mut unique: Vec<SubAxes> = Vec::new();
+    for a in result.into_iter().chain(others).chain([SubAxes::new()]) {
+        if !unique.contains(&a) {
+            unique.push(a);
+        }
+    }
+    unique
+}
+
+/// Returns the candidate splits of a row kernel's loop, other than that of the result.
+///
+/// The loop along the row is not split. The sub-axes that split rows in storage may split the
+/// loops over rows instead.
+fn row_kernel_options(
+    d: &Draft,
+    s: &LoopNest,
+    row_kernel: &RowKernelCall,
+    own: &Layout,
+    l: usize,
+) -> Vec<SubAxes> {
+    if l >= s.rank || row_kernel.row_loops.contains(&l) {
+        return Vec::new();
+    }
+    let mut list = operand_splits(d, s, l);
+    let before: Vec<SubAxes> = list.iter().cloned().chain([own.dims[l].sub_axes.clone()]).collect();
+    let operands = (s.rank..s.extents.len()).flat_map(|k| operand_splits(d, s, k));
+    let mut along: Vec<SubAxes> =
+        operands.chain(row_kernel.row_loops.iter().map(|k| own.dims[*k].sub_axes.clone())).collect();
+    along.retain(|a| !a.is_empty());
+    small_sort::sort(&mut along);
+    along.dedup();
+    for (b, a) in before.iter().flat_map(|b| along.iter().map(move |a| (b, a))) {
+        let more: SubAxes = b.iter().copied().chain(truncate_to_free(a, b)).collect();
+        list.push(canonicalize(more));
+    }
     list
 }

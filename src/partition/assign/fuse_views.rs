@@ -114,8 +114,10 @@ fn can_read_through(d: &Draft, step: &Step, slot: Slot, inner: &Access, extents:
     let Step::Local { nest: loop_nest, .. } = step else { return false };
     let most = if loop_nest.compute.needs_whole_blocks() { 1 } else { MAX_ACCESS_PIECES };
     loop_nest.accesses.iter().all(|r| {
-        let others = r.pieces.iter().filter(|p| p.source != Source::Value(slot)).count();
-        if others == r.pieces.len() {
+        // an access with many pieces is not searched to its end
+        let others = r.pieces.iter().filter(|p| p.source != Source::Value(slot)).take(most + 1).count();
+        let reads = || r.pieces.iter().any(|p| p.source == Source::Value(slot));
+        if others == r.pieces.len() || others > most && loop_nest.accesses.len() > 1 && !reads() {
             return true;
         }
         // do not duplicate an access with many pieces into each piece of the outer one

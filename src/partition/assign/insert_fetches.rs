@@ -8,7 +8,9 @@
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{AccessPiece, Source};
 use crate::partition::boxes::{Interval, Region, full};
-use crate::partition::cost::consumer::{Consumer, FetchQuery, distinct_consumers};
+use crate::partition::cost::cache::distinct_consumers;
+use crate::partition::cost::consumer::{Consumer, FetchQuery};
+use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::program::{FetchRequest, Slot, Step, StepOrigin};
 
@@ -20,11 +22,13 @@ const MAX_JOINED_BYTES: i64 = 1 << 20;
 /// hold. It precedes the first step that reads remote elements.
 pub(crate) fn insert_fetches(d: &mut Draft) {
     let mut needs: Vec<Vec<FetchRequest>> = vec![Vec::new(); d.slots.len()];
+    let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
+    let projections = Projections::new(nests);
     for (k, item) in d.steps.iter().enumerate() {
         let Step::Local { nest: loop_nest, layout, .. } = &item.step else { continue };
         for (read, r) in loop_nest.accesses.iter().enumerate() {
             for src in r.sources() {
-                if d.needs_fetch(src, Consumer { nest: loop_nest, access: read, layout }) {
+                if d.needs_fetch(src, projections.consumer(k, (loop_nest, read), src, layout)) {
                     needs[src].push(FetchRequest { consumer_step: k, access: read });
                 }
             }
@@ -108,7 +112,7 @@ fn busiest(d: &Draft, src: Slot, list: &[FetchRequest]) -> i64 {
         let l = d.steps[n.consumer_step].step.local()?;
         Some(Consumer { nest: l.nest, access: n.access, layout: l.layout })
     };
-    let consumers = &distinct_consumers(list.iter().filter_map(consumer))[..];
+    let consumers = &distinct_consumers(src, list.iter().filter_map(consumer))[..];
     let stored = &d.slots[src];
     d.costs
         .transfer_cost(&FetchQuery { devices: d.devices, slot: src, stored, consumers, num_partials: 1 })

@@ -10,7 +10,7 @@ use super::fuse_views;
 use super::hoist_inputs::MAX_HOISTED_BYTES;
 use crate::core::types::Shape;
 use crate::ir::program::loop_nest::{Access, LoopNest, StridedRange};
-use crate::partition::cost::consumer::Consumer;
+use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep, map_nest};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step};
@@ -35,6 +35,8 @@ pub(super) fn find_invariants(d: &Draft, n: usize) -> Option<Invariants> {
     d.loop_invariant.iter().for_each(|s| same[*s] = true);
     let mut moves = vec![false; d.slots.len()];
     let mut found = Invariants::default();
+    let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
+    let projections = Projections::new(nests);
     for (k, item) in d.steps.iter().enumerate() {
         let inputs = item.step.inputs();
         let fixed = item.step.is_pure() && inputs.iter().all(|s| same[*s]);
@@ -43,9 +45,10 @@ pub(super) fn find_invariants(d: &Draft, n: usize) -> Option<Invariants> {
             for read in 0..loop_nest.accesses.len() {
                 let sources = loop_nest.accesses[read].sources();
                 let prices = || {
-                    sources
-                        .iter()
-                        .map(|s| d.weighted_bytes(*s, &[Consumer { nest: loop_nest, access: read, layout }]))
+                    sources.iter().map(|s| {
+                        let reader = projections.consumer(k, (loop_nest, read), *s, layout);
+                        d.weighted_bytes(*s, &[reader])
+                    })
                 };
                 let bytes: f64 = prices().sum();
                 communicates |= bytes > 0.0;

@@ -11,18 +11,22 @@
 //! elements that the machine could compute in the time in which it receives a byte
 //! ([`TransferPrices`]).
 
-use super::candidates::{combined_layout, loop_layout, operand_splits};
+use super::candidates::{combined_layout, loop_layout, split_options};
+use super::reads::{MAX_NEAR_READS, Reads};
 use super::reduction::{elements_moved, reduction_plan};
+use super::region_graph::follows_result;
 use super::scatter;
-use crate::core::sharding::sub_axes::{SubAxes, canonicalize, in_device_order, num_shards, truncate_to_free};
+use crate::core::sharding::sub_axes::{SubAxes, in_device_order, num_shards, truncate_to_free};
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, RowKernelCall, Source};
+use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source};
 use crate::partition::cost::cache;
 use crate::partition::cost::compute::{CostEstimate, computed_elements};
-use crate::partition::cost::consumer::{Consumer, distinct_consumers};
+use crate::partition::cost::consumer::Consumer;
 use crate::partition::draft::{self, Draft, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, StoredValue};
+use crate::partition::work;
+use std::collections::{BTreeMap, HashMap};
 
 /// The cost of one extra step, in bytes.
 ///
@@ -72,7 +76,8 @@ pub(super) fn assign_loops(d: &Draft, entries: &[Candidate]) -> Assignment {
         Candidate::Free(FreeStep { fixed_loops: Some(loops), .. }) => loops.clone(),
         _ => Vec::new(),
     };
-    let first = Iteration::new(d, entries, entries.iter().map(known).collect());
+    let reads = Reads::new(d, nests(entries));
+    let first = Iteration::new(d, entries, &reads, entries.iter().map(known).collect());
     iterate(first, vec![true; entries.len()])
 }
 
@@ -84,9 +89,18 @@ pub(super) fn refine_loops(
     loops: Vec<Vec<DimLayout>>,
     due: Vec<bool>,
 ) -> Assignment {
-    let mut first = Iteration::new(d, entries, loops);
+    let reads = Reads::new(d, nests(entries));
+    let mut first = Iteration::new(d, entries, &reads, loops);
     first.local_search = true;
     iterate(first, due)
+}
+
+/// Returns the loop nests of the candidates that need a layout.
+fn nests(entries: &[Candidate]) -> impl Iterator<Item = (usize, &LoopNest)> {
+    entries.iter().enumerate().filter_map(|(k, e)| match e {
+        Candidate::Free(open) => Some((k, &open.nest)),
+        Candidate::Fixed(_) => None,
+    })
 }
 
 /// Assigns layouts to the steps that are `due`, and iterates.
@@ -102,7 +116,10 @@ fn iterate(mut round: Iteration, mut due: Vec<bool>) -> Assignment {
                 next[k] = round.best_layout(k, open);
             }
         }
-        let after = Iteration { local_search: round.local_search, ..Iteration::new(round.d, entries, next) };
+        let after = Iteration {
+            local_search: round.local_search,
+            ..Iteration::new(round.d, entries, round.reads, next)
+        };
         due = after.changed_from(&round, entries);
         due.iter_mut().zip(&movable).for_each(|(due, movable)| *due &= movable);
         let price = after.total_cost();
@@ -119,10 +136,13 @@ fn iterate(mut round: Iteration, mut due: Vec<bool>) -> Assignment {
 }
 
 /// Accesses that need the same boxes of one value, some of which their devices may not hold.
-#[derive(PartialEq)]
-struct SharedRequest {
+struct SharedRequest<'a> {
     /// One of the accesses, as (candidate, access).
     example: (usize, usize),
+    /// The loop nest of that candidate.
+    nest: &'a LoopNest,
+    /// The node of the accesses in the graph of reads.
+    node: usize,
     /// The candidates that have such an access.
     consumers: Vec<usize>,
 }
@@ -131,17 +151,23 @@ struct SharedRequest {
 struct Iteration<'a> {
     d: &'a Draft,
     candidates: &'a [Candidate],
+    reads: &'a Reads,
     loops: Vec<Vec<DimLayout>>,
     /// For each partial scatter, the layout in which its operand is read.
     scatter_layouts: Vec<Option<Vec<DimLayout>>>,
-    /// For each value, the accesses that need a fetch.
-    requests: Vec<Vec<SharedRequest>>,
+    /// For each value, the accesses that need a fetch, in the order of their nodes.
+    requests: Vec<Vec<SharedRequest<'a>>>,
     /// True if steps are improved locally, starting from their current layouts.
     local_search: bool,
 }
 
 impl<'a> Iteration<'a> {
-    fn new(d: &'a Draft, entries: &'a [Candidate], loops: Vec<Vec<DimLayout>>) -> Iteration<'a> {
+    fn new(
+        d: &'a Draft,
+        entries: &'a [Candidate],
+        reads: &'a Reads,
+        loops: Vec<Vec<DimLayout>>,
+    ) -> Iteration<'a> {
         let base = |(e, loops): (&Candidate, &Vec<DimLayout>)| match e {
             Candidate::Free(open) if open.fixed_loops.is_none() && !loops.is_empty() => {
                 scatter::scatter_base_layout(&open.nest, &d.slots[open.out].layout, loops)
@@ -152,55 +178,77 @@ impl<'a> Iteration<'a> {
         let mut round = Iteration {
             d,
             candidates: entries,
+            reads,
             loops,
             scatter_layouts: bases,
             requests: Vec::new(),
             local_search: false,
         };
-        let mut needs: Vec<Vec<SharedRequest>> = (0..d.slots.len()).map(|_| Vec::new()).collect();
-        for (k, loop_nest) in round.nests().filter(|(k, s)| round.has_layout(*k, s)) {
-            for read in 0..loop_nest.accesses.len() {
-                let reader = Consumer { nest: loop_nest, access: read, layout: round.layout(k, read) };
-                for src in loop_nest.accesses[read].sources() {
-                    let same = |n: &&mut SharedRequest| {
-                        round.reader(n.example).is_some_and(|r| r.needs_same_boxes(&reader))
-                    };
-                    if let Some(need) = needs[src].iter_mut().find(same) {
-                        need.consumers.push(k);
-                        continue;
-                    }
-                    if d.needs_fetch(src, reader) {
-                        needs[src].push(SharedRequest { example: (k, read), consumers: vec![k] });
+        round.requests = round.shared_requests();
+        round
+    }
+    /// Returns, for each value, the accesses that need a fetch.
+    fn shared_requests(&self) -> Vec<Vec<SharedRequest<'a>>> {
+        let mut needs: Vec<Vec<SharedRequest<'a>>> = (0..self.d.slots.len()).map(|_| Vec::new()).collect();
+        // for each access, the request that it shares; `None` if it needs no fetch
+        let mut known: HashMap<Box<[i64]>, Option<usize>> = HashMap::new();
+        let mut key = Vec::new();
+        for (k, loop_nest) in nests(self.candidates).filter(|(k, s)| self.has_layout(*k, s)) {
+            for (read, r) in loop_nest.accesses.iter().enumerate() {
+                for src in r.sources() {
+                    let reader = self.consumer(src, loop_nest, (k, read));
+                    key.clear();
+                    key.push(src as i64);
+                    cache::write_consumer(&mut key, src, &reader);
+                    match known.get(&key[..]) {
+                        Some(Some(need)) => needs[src][*need].consumers.push(k),
+                        Some(None) => {}
+                        None => {
+                            let request = self.d.needs_fetch(src, reader).then(|| {
+                                let node = self.reads.node(src, (k, read));
+                                let (example, nest) = ((k, read), loop_nest);
+                                needs[src].push(SharedRequest { example, nest, node, consumers: vec![k] });
+                                needs[src].len() - 1
+                            });
+                            known.insert(key.as_slice().into(), request);
+                        }
                     }
                 }
             }
         }
-        round.requests = needs;
-        round
-    }
-    fn nests(&self) -> impl Iterator<Item = (usize, &'a LoopNest)> {
-        self.candidates.iter().enumerate().filter_map(|(k, e)| match e {
-            Candidate::Free(open) => Some((k, &open.nest)),
-            Candidate::Fixed(_) => None,
-        })
+        needs.iter_mut().for_each(|list| small_sort::sort_by_key(list, |n| n.node));
+        needs
     }
     /// Returns true if the step has a loop layout.
     /// A scalar step has no loops.
     fn has_layout(&self, k: usize, s: &LoopNest) -> bool {
         self.loops[k].len() == s.extents.len()
     }
-    fn reader(&self, (k, read): (usize, usize)) -> Option<Consumer<'_>> {
-        let Candidate::Free(open) = &self.candidates[k] else { return None };
-        Some(Consumer { nest: &open.nest, access: read, layout: self.layout(k, read) })
+    /// Returns the access of one value by a candidate that needs a layout.
+    fn consumer<'s>(&'s self, src: Slot, nest: &'s LoopNest, (k, read): (usize, usize)) -> Consumer<'s> {
+        self.reads.projections.consumer(k, (nest, read), src, self.layout(k, read))
     }
     /// Returns the loop layout in which a step performs one of its accesses.
     fn layout(&self, k: usize, read: usize) -> &[DimLayout] {
         self.scatter_layouts[k].as_deref().filter(|_| read == 0).unwrap_or(&self.loops[k])
     }
     /// Returns the consumers of a value in steps other than `but`.
+    /// If the value has many, only those are returned that may need elements that `but` needs.
     fn other_consumers(&self, src: Slot, but: usize) -> Vec<Consumer<'_>> {
-        let others = self.requests[src].iter().filter(|n| n.consumers.iter().any(|k| *k != but));
-        others.filter_map(|n| self.reader(n.example)).collect()
+        let is_other = |n: &&SharedRequest<'_>| n.consumers.iter().any(|k| *k != but);
+        let all = &self.requests[src];
+        let Some(near) = self.reads.near(src, but) else {
+            return all.iter().filter(is_other).map(|n| self.consumer(src, n.nest, n.example)).collect();
+        };
+        let of = |node: usize| {
+            let first = all.partition_point(|n| n.node < node);
+            all[first..].iter().take_while(move |n| n.node == node).filter(is_other)
+        };
+        near.into_iter()
+            .flat_map(of)
+            .take(MAX_NEAR_READS)
+            .map(|n| self.consumer(src, n.nest, n.example))
+            .collect()
     }
     /// Returns, for each step, true if it shares an operand with a step whose demand for it
     /// changed.
@@ -221,10 +269,16 @@ impl<'a> Iteration<'a> {
     fn total_cost(&self) -> CostEstimate {
         let (mut bytes, mut work) = (0.0, 0.0);
         for (src, needs) in self.requests.iter().enumerate().filter(|(_, needs)| !needs.is_empty()) {
-            let readers: Vec<Consumer> = needs.iter().filter_map(|n| self.reader(n.example)).collect();
-            bytes += self.once_per_loop(src, self.d.weighted_bytes(src, &readers));
+            // groups of reads have no element in common
+            let mut groups: BTreeMap<usize, Vec<Consumer>> = BTreeMap::new();
+            for n in needs {
+                let readers = groups.entry(self.reads.group(src, n.node)).or_default();
+                readers.push(self.consumer(src, n.nest, n.example));
+            }
+            let moved: f64 = groups.values().map(|readers| self.d.weighted_bytes(src, readers)).sum();
+            bytes += self.once_per_loop(src, moved);
         }
-        for (k, s) in self.nests().filter(|(k, s)| self.has_layout(*k, s)) {
+        for (k, s) in nests(self.candidates).filter(|(k, s)| self.has_layout(*k, s)) {
             let Candidate::Free(open) = &self.candidates[k] else { continue };
             bytes += self.result_bytes(s, &self.loops[k], open.out);
             work += self.work(s, &self.loops[k]);
@@ -239,7 +293,7 @@ impl<'a> Iteration<'a> {
             |kind| self.d.costs.step_layout(self.cache_key(kind, k, open), || self.reduction(k, open, own));
         match open.nest.compute {
             // a step with one operand has only one sensible layout
-            Compute::Map(_) if open.nest.accesses.len() < 2 => own.dims.clone(),
+            Compute::Map(_) if follows_result(&open.nest) => own.dims.clone(),
             Compute::Map(_) => {
                 self.d.costs.step_layout(self.cache_key(0, k, open), || self.elementwise(k, open, own))
             }
@@ -319,8 +373,10 @@ impl<'a> Iteration<'a> {
         for group in seen.chunk_by(|a, b| a.0 == b.0) {
             let src = group[0].0;
             let others = self.other_consumers(src, k);
-            let here = group.iter().map(|(_, read)| Consumer { nest: s, access: *read, layout: at(*read) });
-            let all = distinct_consumers(others.iter().copied().chain(here));
+            let projections = &self.reads.projections;
+            let here = group.iter().map(|(_, read)| projections.consumer(k, (s, *read), src, at(*read)));
+            let all = cache::distinct_consumers(src, others.iter().copied().chain(here));
+            work::count(all.len());
             if all.len() == others.len() {
                 continue;
             }
@@ -398,7 +454,8 @@ impl<'a> Iteration<'a> {
     /// wins. A collective that the user called keeps its default layout.
     fn reduction(&self, k: usize, open: &FreeStep, own: &Layout) -> Vec<DimLayout> {
         let s = &open.nest;
-        let options: Vec<Vec<SubAxes>> = (0..s.extents.len()).map(|l| self.options(s, own, l)).collect();
+        let options: Vec<Vec<SubAxes>> =
+            (0..s.extents.len()).map(|l| split_options(self.d, s, own, l)).collect();
         let price = |loops: &[DimLayout]| {
             let bytes = self.operand_bytes(k, open, loops) + self.result_bytes(s, loops, open.out);
             self.d.per_byte.cost(bytes, self.work(s, loops))
@@ -491,56 +548,5 @@ impl<'a> Iteration<'a> {
             }
         }
         best.1
-    }
-
-    /// Returns the candidate splits of a loop, starting with the default one.
-    fn options(&self, s: &LoopNest, own: &Layout, l: usize) -> Vec<SubAxes> {
-        let result = (l < s.rank).then(|| own.dims[l].sub_axes.clone());
-        let others = match &s.compute {
-            // a scatter runs where its result is stored: updates are gathered there, or, if they
-            // are combined, each device scatters its own into a partial result
-            Compute::Scatter { .. } if l < s.rank => Vec::new(),
-            Compute::Scatter { reducer: None, .. } => Vec::new(),
-            Compute::RowKernel(row_kernel) => self.row_kernel_options(s, row_kernel, own, l),
-            _ => operand_splits(self.d, s, l),
-        };
-        let mut unique: Vec<SubAxes> = Vec::new();
-        for a in result.into_iter().chain(others).chain([SubAxes::new()]) {
-            if !unique.contains(&a) {
-                unique.push(a);
-            }
-        }
-        unique
-    }
-}
-
-impl Iteration<'_> {
-    /// Returns the candidate splits of a row kernel's loop, other than that of the result.
-    ///
-    /// The loop along the row is not split. The sub-axes that split rows in storage may split the
-    /// loops over rows instead.
-    fn row_kernel_options(
-        &self,
-        s: &LoopNest,
-        row_kernel: &RowKernelCall,
-        own: &Layout,
-        l: usize,
-    ) -> Vec<SubAxes> {
-        if l >= s.rank || row_kernel.row_loops.contains(&l) {
-            return Vec::new();
-        }
-        let mut list = operand_splits(self.d, s, l);
-        let before: Vec<SubAxes> = list.iter().cloned().chain([own.dims[l].sub_axes.clone()]).collect();
-        let operands = (s.rank..s.extents.len()).flat_map(|k| operand_splits(self.d, s, k));
-        let mut along: Vec<SubAxes> =
-            operands.chain(row_kernel.row_loops.iter().map(|k| own.dims[*k].sub_axes.clone())).collect();
-        along.retain(|a| !a.is_empty());
-        small_sort::sort(&mut along);
-        along.dedup();
-        for (b, a) in before.iter().flat_map(|b| along.iter().map(move |a| (b, a))) {
-            let more: SubAxes = b.iter().copied().chain(truncate_to_free(a, b)).collect();
-            list.push(canonicalize(more));
-        }
-        list
     }
 }

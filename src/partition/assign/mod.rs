@@ -12,6 +12,7 @@ mod licm;
 mod loops;
 pub(super) mod pipeline;
 mod place;
+mod reads;
 mod reduction;
 mod region_graph;
 mod region_search;

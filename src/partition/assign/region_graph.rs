@@ -7,6 +7,7 @@ use super::block_align::distances_to_end;
 use crate::core::sharding::sub_axes::full_axes;
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source, StridedRange};
+use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, Step};
@@ -24,13 +25,23 @@ pub(super) struct RegionGraph {
     pub(super) readers: Vec<Vec<usize>>,
     /// For each value, true if its placement may change.
     movable: Vec<bool>,
+    /// For each step, true if the layout of its loops is chosen by cost.
+    pub(super) cost_driven: Vec<bool>,
+    /// The accesses of many values.
+    pub(super) projections: Projections,
 }
 
 impl RegionGraph {
     pub(super) fn new(d: &Draft) -> RegionGraph {
         let n = d.slots.len();
-        let mut g =
-            RegionGraph { producer: vec![None; n], readers: vec![Vec::new(); n], movable: vec![false; n] };
+        let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
+        let mut g = RegionGraph {
+            producer: vec![None; n],
+            readers: vec![Vec::new(); n],
+            movable: vec![false; n],
+            cost_driven: d.steps.iter().map(|item| is_cost_driven(d, item)).collect(),
+            projections: Projections::new(nests),
+        };
         for slot in d.unconstrained.iter().filter(|(_, free)| **free).map(|(slot, _)| *slot) {
             let stored = &d.slots[slot];
             let auto = |l: &DimLayout| d.mesh.as_ref().is_some_and(|m| full_axes(m, &l.sub_axes).is_some());
@@ -40,7 +51,7 @@ impl RegionGraph {
         }
         d.outs.iter().for_each(|s| g.movable[*s] = false);
         for (k, item) in d.steps.iter().enumerate() {
-            let priced = is_cost_driven(d, item);
+            let priced = g.cost_driven[k];
             for s in item.step.inputs() {
                 if g.readers[s].last() != Some(&k) {
                     g.readers[s].push(k);
@@ -107,7 +118,7 @@ impl RegionGraph {
 
 /// Returns true if the layout of a step's loops is chosen by cost.
 /// This must hold for any placement of its operands.
-pub(super) fn is_cost_driven(d: &Draft, item: &DraftStep) -> bool {
+fn is_cost_driven(d: &Draft, item: &DraftStep) -> bool {
     let Step::Local { out, nest: loop_nest, .. } = &item.step else { return false };
     let is_full = |s: &Slot| d.slots[*s].layout.partial.is_none();
     matches!(
@@ -115,6 +126,13 @@ pub(super) fn is_cost_driven(d: &Draft, item: &DraftStep) -> bool {
         Compute::Map(_) | Compute::Reduce { .. } | Compute::Contract { .. } | Compute::RowKernel(_)
     ) && is_full(out)
         && item.step.inputs().iter().all(is_full)
+}
+
+/// Returns true if the layout of a step's loops is that of its result, whatever its operand is.
+///
+/// The cost of such a step is a sum over the values that it reads.
+pub(super) fn follows_result(nest: &LoopNest) -> bool {
+    matches!(nest.compute, Compute::Map(_)) && nest.accesses.len() < 2
 }
 
 /// Returns the value that an access reads, and the loop of each of its dimensions.

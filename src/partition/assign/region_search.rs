@@ -15,7 +15,7 @@
 
 use super::loops::Assignment;
 use super::place;
-use super::region_graph::{PlacementRegion, RegionGraph, is_cost_driven};
+use super::region_graph::{PlacementRegion, RegionGraph, follows_result};
 use crate::core::mesh::AxisType;
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, from_axes, num_shards, overlap};
 use crate::core::util::small_sort;
@@ -115,7 +115,10 @@ impl PlacementRegion {
         let mut steps: Vec<usize> = self.members.iter().flat_map(own).collect();
         small_sort::sort(&mut steps);
         steps.dedup();
-        let mut sources: Vec<Slot> = steps.iter().flat_map(|k| d.steps[*k].step.inputs()).collect();
+        let mut sources: Vec<Slot> = self.members.clone();
+        for k in steps.iter().filter(|k| !self.is_plain_reader(d, **k)) {
+            sources.extend(d.steps[*k].step.inputs());
+        }
         small_sort::sort(&mut sources);
         sources.dedup();
         let shared = sources.iter().filter(|s| {
@@ -123,7 +126,7 @@ impl PlacementRegion {
             split && graph.readers[**s].len() <= MAX_EVALUATED_CONSUMERS
         });
         let others = shared.flat_map(|s| graph.readers[*s].iter().copied());
-        let mut others: Vec<usize> = others.filter(|k| is_cost_driven(d, &d.steps[*k])).collect();
+        let mut others: Vec<usize> = others.filter(|k| graph.cost_driven[*k]).collect();
         small_sort::sort(&mut others);
         others.dedup();
         others.retain(|k| steps.binary_search(k).is_err());
@@ -133,13 +136,26 @@ impl PlacementRegion {
         all
     }
 
+    /// Returns true if a step reads members, computes none, and follows its result.
+    /// What it reads of other values costs the same wherever the members are.
+    fn is_plain_reader(&self, d: &Draft, k: usize) -> bool {
+        let Some(l) = d.steps[k].step.local() else { return false };
+        follows_result(l.nest) && self.members.binary_search(&l.out).is_err()
+    }
+
     /// Extracts the steps around the region into a separate draft.
     fn region_draft(&self, d: &Draft, graph: &RegionGraph) -> RegionDraft {
         let mut local: HashMap<Slot, Slot> = HashMap::new();
         let mut draft = d.empty_like();
         draft.trip_count = d.trip_count;
         let mut due = Vec::new();
-        for (k, own) in self.evaluated_steps(d, graph) {
+        let steps = self.evaluated_steps(d, graph);
+        // the values whose fetches depend on where the members are
+        let mut priced: HashSet<Slot> = self.members.iter().copied().collect();
+        for (k, _) in steps.iter().filter(|(k, own)| *own && !self.is_plain_reader(d, *k)) {
+            priced.extend(d.steps[*k].step.inputs());
+        }
+        for (k, own) in steps {
             let Step::Local { out, nest: loop_nest, layout } = &d.steps[k].step else { continue };
             let mut here = |slot: Slot| {
                 *local.entry(slot).or_insert_with(|| {
@@ -150,7 +166,10 @@ impl PlacementRegion {
                     draft.slots.len() - 1
                 })
             };
-            let mut loop_nest = loop_nest.clone();
+            let mut loop_nest = match self.is_plain_reader(d, k) {
+                true => graph.projections.restricted(k, loop_nest, &priced),
+                false => loop_nest.clone(),
+            };
             for p in loop_nest.accesses.iter_mut().flat_map(|r| &mut r.pieces) {
                 if let Source::Value(slot) = &mut p.source {
                     *slot = here(*slot);

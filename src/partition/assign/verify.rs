@@ -2,11 +2,14 @@
 
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, in_device_order, subtract};
 use crate::core::types::DType;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source};
-use crate::partition::access::{is_within, piece_boxes};
-use crate::partition::boxes::{Region, full, take_missing};
+use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, Source};
+use crate::partition::access::piece_sets;
+use crate::partition::boxes::full;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::{Slot, SpmdProgram, Step, StoredValue};
+use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step, StoredValue};
+use crate::partition::progression::{IndexSet, hull};
+use crate::partition::strided_box::{missing_volume, strided, union_volume};
+use std::collections::HashSet;
 
 /// Returns an error with the first invariant that the program violates.
 pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
@@ -18,9 +21,9 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
     }
     let mut made = vec![false; p.slots.len()];
     p.ins.iter().for_each(|s| made[*s] = true);
-    let devices = sampled_devices(p.devices);
-    // the regions that each sampled device has fetched of each value
-    let mut fetched: Vec<Vec<Vec<Region>>> = vec![vec![Vec::new(); devices.len()]; p.slots.len()];
+    // the accesses for which each value was fetched
+    let mut fetched: Vec<Vec<FetchRequest>> = vec![Vec::new(); p.slots.len()];
+    let mut served: HashSet<(Slot, usize, usize)> = HashSet::new();
     for (k, step) in p.steps.iter().enumerate() {
         let at = |e: String| format!("step {k} ({}): {e}", p.origins[k].op);
         if let Some(s) = step.inputs().into_iter().find(|s| !made[*s]) {
@@ -36,18 +39,18 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
                 for n in needs {
                     let sentence = p.steps.get(n.consumer_step).and_then(Step::loop_nest);
                     let read = sentence.and_then(|s| s.accesses.get(n.access));
-                    let reads = read.is_some_and(|r| r.sources().contains(src));
+                    let from = |p: &AccessPiece| p.source == Source::Value(*src);
+                    let reads = read.is_some_and(|r| r.pieces.iter().any(from));
                     if n.consumer_step <= k || !reads {
                         return Err(at(format!("step {} does not read slot {src}", n.consumer_step)));
                     }
                 }
-                for (have, device) in fetched[*src].iter_mut().zip(&devices) {
-                    have.extend(p.missing_regions(*src, needs, *device));
-                }
+                fetched[*src].extend(needs.iter().cloned());
+                served.extend(needs.iter().map(|n| (*src, n.consumer_step, n.access)));
             }
             Step::Local { out, nest: sentence, layout } => {
                 check_local(p, *out, sentence, layout).map_err(at)?;
-                check_held(p, k, sentence, &fetched).map_err(at)?;
+                check_held(p, k, sentence, &fetched, &served).map_err(at)?;
             }
             Step::Reduce { src, out, .. } => {
                 let (from, to) = (partial_axes(&p.slots[*src]), partial_axes(&p.slots[*out]));
@@ -173,10 +176,11 @@ fn check_local(p: &SpmdProgram, out: Slot, s: &LoopNest, loops: &[DimLayout]) ->
             if part.map.len() != from.shape.rank() || part.ranges.len() != s.extents.len() {
                 return Err(format!("read {k} has another rank than slot {src}"));
             }
-            let mut boxes = Vec::new();
-            piece_boxes(part, &from.shape, &full(&s.extents), &mut boxes);
-            let all = full(&from.shape);
-            if s.compute.has_affine_accesses() && !boxes.iter().all(|b| is_within(b, &all)) {
+            let sets = piece_sets(part, &from.shape, &full(&s.extents), &mut true);
+            let within = |(set, n): (&IndexSet, &usize)| 0 <= hull(set).0 && hull(set).1 <= *n as i64;
+            if s.compute.has_affine_accesses()
+                && !sets.iter().all(|b| b.iter().zip(&from.shape[..]).all(within))
+            {
                 return Err(format!("read {k} goes beyond slot {src}, {}: {part:?}", from.shape));
             }
         }
@@ -212,16 +216,41 @@ fn sampled_devices(n: usize) -> Vec<usize> {
 }
 
 /// Checks on sampled devices that everything a local step reads is held or was fetched.
-fn check_held(p: &SpmdProgram, k: usize, s: &LoopNest, fetched: &[Vec<Vec<Region>>]) -> Result<(), String> {
-    for (d, device) in sampled_devices(p.devices).into_iter().enumerate() {
-        for src in s.accesses.iter().flat_map(Access::sources) {
-            let stored = &p.slots[src];
-            let mut here = vec![stored.layout.region(&stored.shape, device)];
-            here.extend(fetched[src][d].iter().cloned());
-            if let Some(b) = take_missing(p.required_regions(k, src, device), &mut here).first() {
+/// `served` has the accesses for which a value was fetched.
+fn check_held(
+    p: &SpmdProgram,
+    k: usize,
+    s: &LoopNest,
+    fetched: &[Vec<FetchRequest>],
+    served: &HashSet<(Slot, usize, usize)>,
+) -> Result<(), String> {
+    for (access, src) in
+        s.accesses.iter().enumerate().flat_map(|(a, r)| r.sources().into_iter().map(move |s| (a, s)))
+    {
+        if served.contains(&(src, k, access)) {
+            continue;
+        }
+        let stored = &p.slots[src];
+        // on one device everything is held
+        if p.devices == 1 {
+            continue;
+        }
+        let own = [FetchRequest { consumer_step: k, access }];
+        for device in sampled_devices(p.devices) {
+            let (needed, exact) = p.requested_boxes(src, &own, device);
+            let held = stored.layout.region(&stored.shape, device);
+            if !exact || missing_volume(&needed, &held).elements == 0 {
+                continue;
+            }
+            let mut have = p.requested_boxes(src, &fetched[src], device).0;
+            have.extend(strided(&held));
+            let before = union_volume(&have);
+            have.extend(needed);
+            let after = union_volume(&have);
+            if before.exact && after.exact && before != after {
                 let loops = p.loops(k, device).unwrap_or_default();
                 return Err(format!(
-                    "device {device} does not hold {b:?} of slot {src}, which loops {loops:?} read"
+                    "device {device} does not hold all of slot {src} that loops {loops:?} read"
                 ));
             }
         }

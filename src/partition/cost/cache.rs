@@ -9,7 +9,7 @@ use crate::partition::cost::transfer::{MAX_SAMPLED_COMBINATIONS, TransferCost};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Slot;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 
 /// The costs and decisions computed so far for one number of devices.
@@ -174,4 +174,23 @@ pub(crate) fn write_layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
 pub(crate) fn write_sub_axes(key: &mut Vec<i64>, list: &[SubAxis]) {
     key.push(list.len() as i64);
     list.iter().for_each(|a| key.extend([a.stride as i64, a.size as i64]));
+}
+
+/// Returns the consumers of a value without those that need the same boxes as an earlier one.
+/// Repeated layers cause such duplicates.
+pub(crate) fn distinct_consumers<'a>(
+    slot: Slot,
+    readers: impl IntoIterator<Item = Consumer<'a>>,
+) -> Vec<Consumer<'a>> {
+    let (mut list, mut known) = (Vec::<Consumer>::new(), HashSet::<Box<[i64]>>::new());
+    let mut key = Vec::new();
+    for r in readers {
+        key.clear();
+        write_consumer(&mut key, slot, &r);
+        if !known.contains(&key[..]) {
+            known.insert(key.as_slice().into());
+            list.push(r);
+        }
+    }
+    list
 }

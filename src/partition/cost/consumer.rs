@@ -40,15 +40,3 @@ pub(crate) struct FetchQuery<'a> {
     /// The number of partial values that are read and combined. 1 if the value is full.
     pub(crate) num_partials: i64,
 }
-
-/// Returns the consumers without those that need the same boxes as an earlier one.
-/// Repeated layers cause such duplicates.
-pub(crate) fn distinct_consumers<'a>(readers: impl IntoIterator<Item = Consumer<'a>>) -> Vec<Consumer<'a>> {
-    let mut list: Vec<Consumer> = Vec::new();
-    for r in readers {
-        if !list.iter().any(|x| x.needs_same_boxes(&r)) {
-            list.push(r);
-        }
-    }
-    list
-}

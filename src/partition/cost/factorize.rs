@@ -6,6 +6,7 @@ use crate::ir::program::loop_nest::{Source, StridedRange};
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
+use crate::partition::reshape_boxes::common_refinement;
 use std::collections::BTreeSet;
 
 /// A factor of an index space in which held and needed blocks are boxes.
@@ -104,31 +105,6 @@ pub(crate) fn factorize(
         }
     }
     Some(factors)
-}
-
-/// Returns the common refinement of two shapes with equal element counts, major to minor.
-///
-/// `None` if a factor of one shape does not divide a factor of the other.
-fn common_refinement(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
-    let cuts = |s: &[usize]| -> Vec<usize> {
-        s.iter()
-            .scan(1, |p, n| {
-                *p *= n;
-                Some(*p)
-            })
-            .collect()
-    };
-    let mut all: Vec<usize> = cuts(a).into_iter().chain(cuts(b)).collect();
-    small_sort::sort(&mut all);
-    all.dedup();
-    let mut before = 1;
-    all.iter()
-        .map(|c| {
-            let f = (before != 0 && c.is_multiple_of(before)).then(|| c / before);
-            before = *c;
-            f
-        })
-        .collect()
 }
 
 /// Distributes the sub-axes of each dimension over its factors, major first.

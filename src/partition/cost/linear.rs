@@ -9,6 +9,7 @@ use crate::ir::program::loop_nest::Source;
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
+use crate::partition::work;
 use std::collections::BTreeSet;
 
 /// A device coordinate, and the pieces on which the number of fetched elements is a polynomial.
@@ -154,6 +155,7 @@ fn with_crossings(
     nodes.extend([0, 1.min(n), n - 1, n]);
     for g in groups {
         for (i, a) in g.lines.iter().enumerate().filter(|a| a.1.0 == v) {
+            work::count(i + g.constants.len());
             let others = g.lines[..i].iter().filter(|b| b.0 == v).map(|b| (b.1, b.2));
             for b in others.chain(g.constants.iter().map(|c| (0.0, *c))).filter(|b| b.0 != a.1) {
                 let r = ((b.1 - a.2) / (a.1 - b.0)).floor() as i64;

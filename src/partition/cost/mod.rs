@@ -9,4 +9,5 @@ pub(super) mod consumer;
 pub(super) mod exchange;
 pub(super) mod factorize;
 mod linear;
+pub(super) mod projection;
 pub(super) mod transfer;

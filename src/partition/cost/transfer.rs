@@ -8,12 +8,13 @@
 
 use crate::core::sharding::sub_axes::{SubAxes, num_shards, overlap};
 use crate::core::util::small_sort;
-use crate::partition::access::access_boxes;
-use crate::partition::boxes::{loop_box, take_missing, volume};
+use crate::partition::access::access_sets;
+use crate::partition::boxes::loop_box;
 use crate::partition::cost::aligned::{AlignedCount, count_aligned};
 use crate::partition::cost::consumer::FetchQuery;
 use crate::partition::cost::linear::{DeviceCoordinate, linear_ends};
 use crate::partition::layout::DimLayout;
+use crate::partition::strided_box::{ElementCount, StridedBox, missing_volume, union_volume};
 
 /// The cost of a fetch, in elements received.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -29,6 +30,12 @@ pub(crate) struct TransferCost {
 /// The maximum number of combinations of irregular sub-axes that are evaluated.
 pub(crate) const MAX_SAMPLED_COMBINATIONS: usize = 512;
 
+/// The maximum number of pieces that are counted by the linear method where the combinations of
+/// sub-axes are few enough to be evaluated.
+const MAX_LINEAR_PIECES: usize = 8;
+/// The maximum number of pieces that are counted by the linear method.
+const MAX_DISTRIBUTED_PIECES: usize = 128;
+
 impl FetchQuery<'_> {
     /// Returns the cost of the fetch.
     /// At most `most` combinations of irregular sub-axes are evaluated.
@@ -36,7 +43,7 @@ impl FetchQuery<'_> {
         let c = self.symbolic(most);
         #[cfg(test)]
         if c.exact && crate::partition::tests::verifies() {
-            let each: Vec<i64> = (0..self.devices).map(|d| self.elements_received(d)).collect();
+            let each: Vec<i64> = (0..self.devices).map(|d| self.elements_received(d).elements).collect();
             let max = each.iter().copied().max().unwrap_or(0);
             let (stored, readers) = (self.stored, self.consumers);
             assert_eq!((c.max, c.total), (max, each.iter().sum()), "{stored:?}\n{readers:?}");
@@ -50,7 +57,7 @@ impl FetchQuery<'_> {
             Some(AlignedCount { total: Some(total), .. }) => {
                 #[cfg(test)]
                 if crate::partition::tests::verifies() {
-                    let sum: i64 = (0..self.devices).map(|d| self.elements_received(d)).sum();
+                    let sum: i64 = (0..self.devices).map(|d| self.elements_received(d).elements).sum();
                     assert_eq!(total, sum, "{:?}\n{:?}", self.stored, self.consumers);
                 }
                 (total, true)
@@ -76,7 +83,14 @@ impl FetchQuery<'_> {
             }
         }
         let clean = lists.iter().enumerate().all(|(i, a)| lists[..i].iter().all(|b| !overlap(a, b)));
-        if clean && let Some(vars) = linear_ends(self.slot, stored, readers, &lists) {
+        // the pieces of the count grow with the square of the pieces that are read
+        let pieces: usize = readers.iter().map(|r| r.nest.accesses[r.access].pieces.len()).sum();
+        let combinations = lists.iter().map(|l| num_shards(l)).fold(1, usize::saturating_mul);
+        let few = pieces <= MAX_LINEAR_PIECES || pieces <= MAX_DISTRIBUTED_PIECES && combinations > most;
+        if clean
+            && few
+            && let Some(vars) = linear_ends(self.slot, stored, readers, &lists)
+        {
             let mut c = TransferCost { exact: true, ..TransferCost::default() };
             // the last coordinate may have an interior maximum, the others only if that is not exact
             let mut vars = vars;
@@ -103,8 +117,9 @@ impl FetchQuery<'_> {
         for k in 0..sample {
             let r = k * n / sample;
             let x = self.elements_received(if apart { all.nearest_position(0, r) } else { r });
-            c.max = c.max.max(x);
-            c.total = c.total.saturating_add(x);
+            c.max = c.max.max(x.elements);
+            c.total = c.total.saturating_add(x.elements);
+            c.exact &= x.exact;
         }
         let total = i128::from(c.total) * devices as i128 / sample.max(1) as i128;
         let total = i64::try_from(total).unwrap_or(i64::MAX);
@@ -112,22 +127,29 @@ impl FetchQuery<'_> {
         c
     }
 
-    /// Returns the number of elements that a device receives.
-    fn elements_received(&self, device: usize) -> i64 {
-        let FetchQuery { slot, stored, consumers: readers, num_partials: copies, .. } = *self;
-        let mut requested = Vec::new();
-        for r in readers {
+    /// Returns the strided boxes that the consumers read on a device.
+    ///
+    /// They may overlap. The flag is false if they have elements that are not read.
+    pub(crate) fn requested(&self, device: usize) -> (Vec<StridedBox>, bool) {
+        let (mut requested, mut exact) = (Vec::new(), true);
+        for r in self.consumers {
             let loops = loop_box(r.layout, &r.nest.extents, device);
-            access_boxes(r.nest, r.access, slot, &stored.shape, &loops, &mut requested);
+            let of = (self.slot, &self.stored.shape[..]);
+            access_sets(r.nest, r.access, of, &loops, &mut requested, &mut exact);
         }
-        let others = if copies > 1 {
-            (copies - 1)
-                * take_missing(requested.clone(), &mut Vec::new()).iter().map(|b| volume(b)).sum::<i64>()
-        } else {
-            0
-        };
-        let mut held = vec![stored.layout.region(&stored.shape, device)];
-        others + take_missing(requested, &mut held).iter().map(|b| volume(b)).sum::<i64>()
+        (requested, exact)
+    }
+    /// Returns the number of elements that a device receives.
+    fn elements_received(&self, device: usize) -> ElementCount {
+        let FetchQuery { stored, num_partials: copies, .. } = *self;
+        let (requested, mut exact) = self.requested(device);
+        let mut count = missing_volume(&requested, &stored.layout.region(&stored.shape, device));
+        if copies > 1 {
+            let all = union_volume(&requested);
+            count.elements = count.elements.saturating_add(all.elements.saturating_mul(copies - 1));
+            exact &= all.exact;
+        }
+        ElementCount { exact: exact && count.exact, ..count }
     }
 }
 
@@ -135,13 +157,14 @@ impl FetchQuery<'_> {
 fn sum_polynomial(
     vars: &[DeviceCoordinate],
     device: usize,
-    f: &dyn Fn(usize) -> i64,
+    f: &dyn Fn(usize) -> ElementCount,
     c: &mut TransferCost,
 ) -> i64 {
     let Some((v, rest)) = vars.split_first() else {
         let x = f(device);
-        c.max = c.max.max(x);
-        return x;
+        c.max = c.max.max(x.elements);
+        c.exact &= x.exact;
+        return x.elements;
     };
     let mut total = 0i64;
     for w in v.nodes.windows(2) {
@@ -236,7 +259,8 @@ mod tests {
     }
     fn cost_of(vars: &[DeviceCoordinate], f: &dyn Fn(usize) -> i64) -> TransferCost {
         let mut c = TransferCost { exact: true, ..TransferCost::default() };
-        c.total = sum_polynomial(vars, 0, f, &mut c);
+        let count = |d: usize| ElementCount { elements: f(d), exact: true };
+        c.total = sum_polynomial(vars, 0, &count, &mut c);
         c
     }
 

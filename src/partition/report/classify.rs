@@ -8,14 +8,14 @@ use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
 use crate::partition::cost::cache;
 use crate::partition::cost::cache::CostCache;
-use crate::partition::cost::consumer::{Consumer, FetchQuery, distinct_consumers};
+use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::exchange::{ConsumerExchange, consumer_exchange, is_halo};
+use crate::partition::cost::projection::Projections;
 use crate::partition::cost::transfer::TransferCost;
 use crate::partition::draft::{FusedView, StepInfo};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
-use crate::partition::report::sampling::{ReceiveSample, ReceiveSampler};
-use crate::partition::transfers::Transfer;
+use crate::partition::report::sampling::{Receipt, ReceiveSample, ReceiveSampler, fetch_sample};
 
 /// Lists the collectives of a program and its nested programs, and computes the peak memory.
 pub(crate) fn list_collectives(
@@ -37,6 +37,9 @@ pub(crate) fn list_collectives(
         costs: prices,
         producers: makers,
         sampler: ReceiveSampler::new(p),
+        projections: Projections::new(
+            p.steps.iter().enumerate().filter_map(|(k, s)| Some((k, s.loop_nest()?))),
+        ),
     };
     let mut list: Vec<Collective> = Vec::new();
     // the first halves of all-reduces, by the value between the halves
@@ -108,6 +111,8 @@ pub(super) struct Classifier<'a> {
     pub(super) producers: Vec<Option<usize>>,
     /// The sampler of messages.
     pub(super) sampler: ReceiveSampler<'a>,
+    /// The accesses of many values.
+    projections: Projections,
 }
 
 /// Creates the report entry of step `k`.
@@ -157,7 +162,7 @@ impl Classifier<'_> {
 
     /// Returns the distinct consumers of a fetch and its cost.
     fn fetch_cost(&self, src: Slot, needs: &[FetchRequest]) -> (Vec<Consumer<'_>>, TransferCost) {
-        let readers = distinct_consumers(needs.iter().filter_map(|n| self.consumer(n)));
+        let readers = cache::distinct_consumers(src, needs.iter().filter_map(|n| self.consumer(src, n)));
         let cost = self.costs.transfer_cost(&self.fetch_query(src, &readers));
         (readers, cost)
     }
@@ -181,7 +186,8 @@ impl Classifier<'_> {
         }
         let mut key = Vec::new();
         cache::write_fetch(&mut key, &self.fetch_query(src, &readers));
-        let seen = self.sampler.lookup(key, || self.sampler.fetch_sample(src, needs));
+        let query = self.fetch_query(src, &readers);
+        let seen = self.sampler.lookup(key, || fetch_sample(&query));
         let first = needs.first()?.consumer_step;
         let mut why = p.origins[first].clone();
         let size = stored.dtype.size() as u64;
@@ -194,7 +200,7 @@ impl Classifier<'_> {
                 (kind, axes, reason)
             }
             None => {
-                let name = self.classify(src, (k, &seen), &readers, c.total, first);
+                let name = self.classify(&query, &seen, c.total, first);
                 (name.kind, touched_axes_of(self.mesh(), &name.sub_axes), name.reason)
             }
         };
@@ -213,9 +219,9 @@ impl Classifier<'_> {
         })
     }
 
-    fn consumer(&self, n: &FetchRequest) -> Option<Consumer<'_>> {
+    fn consumer(&self, src: Slot, n: &FetchRequest) -> Option<Consumer<'_>> {
         let LocalStep { nest: loop_nest, layout, .. } = self.p.steps[n.consumer_step].local()?;
-        Some(Consumer { nest: loop_nest, access: n.access, layout })
+        Some(self.projections.consumer(n.consumer_step, (loop_nest, n.access), src, layout))
     }
 
     /// Returns the user's collective that makes a consumer need the value, if any.
@@ -244,15 +250,8 @@ impl Classifier<'_> {
     }
 
     /// Classifies what these consumers need together.
-    fn classify(
-        &self,
-        src: Slot,
-        (k, seen): (usize, &ReceiveSample),
-        readers: &[Consumer],
-        total: i64,
-        first: usize,
-    ) -> Classification {
-        let stored = &self.p.slots[src];
+    fn classify(&self, query: &FetchQuery, seen: &ReceiveSample, total: i64, first: usize) -> Classification {
+        let FetchQuery { slot: src, stored, consumers: readers, .. } = *query;
         let (op, note) = (&self.p.origins[first].op, &self.infos[first]);
         let copies = || self.p.steps[first].loop_nest().is_some_and(|s| s.copied_operand().is_some());
         let asks = note.constrained || note.requested && copies();
@@ -274,12 +273,12 @@ impl Classifier<'_> {
         {
             return name;
         }
-        let looked = seen.transfers(self.p, k);
+        let looked = seen.receipts(query);
         let sub_axis_list = differing_axes(self.mesh(), looked);
         let axes = touched_axes_of(self.mesh(), &sub_axis_list);
-        let is_full = |(_, pieces): &(usize, Vec<Transfer>)| {
-            let moved: i64 = pieces.iter().map(|x| volume(&x.region)).sum();
-            pieces.first().is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
+        let is_full = |r: &Receipt| {
+            let block = |from| volume(&stored.layout.region(&stored.shape, from));
+            r.senders.first().is_none_or(|from| r.elements == block(*from))
         };
         if seen.max_senders <= 1 && looked.iter().all(is_full) {
             let reason = format!("{op} reads blocks of other devices along {axes}");
@@ -350,11 +349,11 @@ fn classify_consumer(
 }
 
 /// Returns the axes along which senders and receivers differ.
-fn differing_axes(mesh: Option<&Mesh>, looked: &[(usize, Vec<Transfer>)]) -> SubAxes {
+fn differing_axes(mesh: Option<&Mesh>, looked: &[Receipt]) -> SubAxes {
     let Some(mesh) = mesh else { return SubAxes::new() };
     let axis = |a: Axis| SubAxis { stride: mesh.stride_of(a), size: mesh.extent(a) };
     let differs = |a: &SubAxis| {
-        looked.iter().any(|(device, pieces)| pieces.iter().any(|x| a.index_of(x.from) != a.index_of(*device)))
+        looked.iter().any(|r| r.senders.iter().any(|from| a.index_of(*from) != a.index_of(r.device)))
     };
     mesh.axis_names().iter().map(|a| axis(*a)).filter(|a| a.size > 1 && differs(a)).collect()
 }

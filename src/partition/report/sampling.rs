@@ -3,8 +3,9 @@
 //! All devices are counted, or a sample if there are many. Equal steps are sampled once.
 
 use crate::partition::boxes::volume;
-use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step};
-use crate::partition::transfers::Transfer;
+use crate::partition::cost::consumer::FetchQuery;
+use crate::partition::program::{Slot, SpmdProgram, Step};
+use crate::partition::strided_box::{missing_volume, strided};
 use crate::partition::tree_reduce;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -24,24 +25,36 @@ pub(crate) struct ReceiveSample {
     pub(crate) messages_exact: bool,
     /// The maximum number of devices that one sampled device receives from.
     pub(crate) max_senders: usize,
-    /// The sampled devices with the blocks that each receives from others.
-    /// Computed on demand, as few classifications need them.
-    transfers: OnceCell<Vec<(usize, Vec<Transfer>)>>,
+    /// What each sampled device receives.
+    /// Computed on demand, as few classifications need it.
+    receipts: OnceCell<Vec<Receipt>>,
+}
+
+/// What one device receives in a fetch.
+pub(crate) struct Receipt {
+    /// The position of the device.
+    pub(crate) device: usize,
+    /// The positions of the devices that it receives from.
+    pub(crate) senders: Vec<usize>,
+    /// The number of elements that it receives.
+    pub(crate) elements: i64,
 }
 
 impl ReceiveSample {
     fn new(messages: u64, messages_exact: bool, max_senders: usize) -> ReceiveSample {
-        ReceiveSample { messages, messages_exact, max_senders, transfers: OnceCell::new() }
+        ReceiveSample { messages, messages_exact, max_senders, receipts: OnceCell::new() }
     }
-    /// Returns the sampled devices in fetch `k`, with the blocks that each receives.
-    pub(crate) fn transfers(&self, p: &SpmdProgram, k: usize) -> &[(usize, Vec<Transfer>)] {
-        self.transfers.get_or_init(|| {
+    /// Returns what the sampled devices receive in a fetch.
+    pub(crate) fn receipts(&self, fetch: &FetchQuery) -> &[Receipt] {
+        self.receipts.get_or_init(|| {
+            let stored = fetch.stored;
             let of = |device: usize| {
-                let mut pieces = p.transfers(k, device);
-                pieces.retain(|x| x.from != device);
-                (device, pieces)
+                let boxes = fetch.requested(device).0;
+                let held = stored.layout.region(&stored.shape, device);
+                let senders = stored.layout.other_holders(device, &boxes).into_iter().collect();
+                Receipt { device, senders, elements: missing_volume(&boxes, &held).elements }
             };
-            sampled_devices(p.devices).into_iter().map(of).collect()
+            sampled_devices(fetch.devices).into_iter().map(of).collect()
         })
     }
 }
@@ -61,6 +74,12 @@ fn count_messages(n: usize, of: impl Fn(usize) -> usize) -> ReceiveSample {
     let devices = sampled_devices(n);
     let (all, most) = devices.iter().map(|d| of(*d)).fold((0, 0), |(all, most), m| (all + m, most.max(m)));
     ReceiveSample::new(all as u64 * n as u64 / devices.len().max(1) as u64, n <= MAX_COUNTED_DEVICES, most)
+}
+
+/// Samples how many devices each device receives from in a fetch.
+pub(crate) fn fetch_sample(fetch: &FetchQuery) -> ReceiveSample {
+    let of = |device| fetch.stored.layout.num_other_holders(device, &fetch.requested(device).0);
+    count_messages(fetch.devices, of)
 }
 
 /// Samples what devices receive in the steps of a program.
@@ -84,13 +103,6 @@ impl<'a> ReceiveSampler<'a> {
         self.cache.borrow_mut().insert(key.into(), seen.clone());
         seen
     }
-    /// Samples how many devices each device receives from in a fetch.
-    pub(crate) fn fetch_sample(&self, src: Slot, needs: &[FetchRequest]) -> ReceiveSample {
-        let (n, layout) = (self.p.devices, &self.p.slots[src].layout);
-        count_messages(n, |device| {
-            layout.num_other_holders(device, &self.p.missing_regions(src, needs, device))
-        })
-    }
     /// Samples how many devices each device reads from if `src` is reduced to `out`.
     pub(crate) fn reduce_sample(&self, src: Slot, out: Slot) -> ReceiveSample {
         let (p, n) = (self.p, self.p.devices);
@@ -100,7 +112,8 @@ impl<'a> ReceiveSampler<'a> {
             // each of the other partial values has `holders` holders; the device itself may hold
             // one of them
             let holders = volume(&stored.layout.owner_ranks(&requested)) as usize;
-            let own = stored.layout.num_other_holders(device, std::slice::from_ref(&requested));
+            let boxes: Vec<_> = strided(&requested).into_iter().collect();
+            let own = stored.layout.num_other_holders(device, &boxes);
             own + if volume(&requested) == 0 || p.slot_has_equal_partials(src) {
                 0
             } else {
