@@ -55,6 +55,44 @@ fn a_forgotten_result_is_an_error() {
     }
 }
 
+/// A kernel has no arrays: operations on them are the same error on every engine.
+#[test]
+fn operations_on_arrays_in_a_kernel_are_errors() -> Result<()> {
+    let (x, row) = (Array::ones([2, 3]), Array::ones([3]));
+    let mesh = Mesh::new([("X", 2)])?;
+    type Inside = fn(&Array, &Mesh) -> Result<Vec<f32>>;
+    let list: [(&str, Inside); 5] = [
+        ("add", |x, _| (x + 1.0).to_vec()),
+        ("sum", |x, _| Ok(vec![(x.sin() * 2.0).sum(..).item()?])),
+        ("jit", |x, _| jit(|x: &Array| x + 1.0).call(x)?.to_vec()),
+        ("grad", |x, _| grad(x, |x| x.square().sum(..)).to_vec()),
+        ("shard_map", |x, m| shard_map(m, p![], p![], |x: &Array| x + 1.0).call(x)?.to_vec()),
+    ];
+    for engine in ENGINES {
+        for (name, inside) in list {
+            let (row, mesh) = (row.clone(), mesh.clone());
+            let op = custom_op("op", "...j->...j", move |_, outs| {
+                let y = inside(&row, &mesh)?;
+                outs[0].view::<f32>().iter_mut().zip(y).for_each(|(out, y)| *out = y);
+                Ok::<(), atmesh::Error>(())
+            });
+            let error = jit(|x: &Array| op.call(x)).engine(engine).call(&x).expect_err("it has no arrays");
+            let text = error.to_string();
+            assert!(text.contains("the kernel of op failed"), "{name} on {engine}: {text}");
+            assert!(text.contains("an operation on arrays in a kernel"), "{name} on {engine}: {text}");
+        }
+        let device = custom_op("device", "...j->...j", {
+            let mesh = mesh.clone();
+            move |_, _| spmd(&mesh, (), (), |dev: &Device| dev.barrier("X")).call(())
+        });
+        let error = jit(|x: &Array| device.call(x)).engine(engine).call(&x).expect_err("it is one device");
+        assert!(error.to_string().contains("`spmd` is called by code that runs on a device"), "{error}");
+        // the thread computes again after the kernel
+        assert_eq!((&x + 1.0).to_vec::<f32>()?, [2.0; 6], "{engine}");
+    }
+    Ok(())
+}
+
 /// The way in which a kernel does not keep the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Misbehavior {

@@ -11,6 +11,7 @@ pub use views::{RowInput, RowOutput, RowOutputs};
 
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::{DType, Scalar, Shape};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -187,9 +188,29 @@ pub(crate) fn with_outputs<'a>(
 /// Runs a piece of a kernel's work for an engine.
 /// A panic is rethrown with a [`Fault`] that names the kernel as its payload.
 pub(crate) fn catch_panics(kernel: &dyn RowKernel, code: impl FnOnce()) {
+    let _mark = KernelMark(RUNS_KERNEL.replace(true));
     let Err(said) = catch_user_panic(code) else { return };
     let text = format!("the row kernel {:?} panicked: {said}", kernel.key());
     resume_unwind(Box::new(Fault::new(ErrorKind::User, text)));
+}
+
+thread_local! {
+    /// True while the thread runs a row kernel.
+    static RUNS_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if the calling thread runs a row kernel, which cannot operate on arrays.
+pub(crate) fn in_row_kernel() -> bool {
+    RUNS_KERNEL.get()
+}
+
+/// Restores the mark of the thread when a kernel returns or panics.
+struct KernelMark(bool);
+
+impl Drop for KernelMark {
+    fn drop(&mut self) {
+        RUNS_KERNEL.set(self.0);
+    }
 }
 
 /// Runs user code, and returns its panic message if it panics.

@@ -27,6 +27,7 @@ pub use device::{Device, Peer};
 
 use crate::api::array::Array;
 use crate::api::trace::Repr;
+use crate::api::trace::eager::runs_device_code;
 use crate::api::tree::{CallArgs, Path, SpecTree, Specs, Tree, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, AxisType, Mesh};
@@ -37,7 +38,7 @@ use crate::exec::runtime::mailbox::Network;
 use crate::exec::runtime::sync::atomic::AtomicUsize;
 use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::thread_pool;
-use crate::exec::runtime::{ArrayData, Buffer, on_device_thread};
+use crate::exec::runtime::{ArrayData, Buffer};
 use crate::kernels;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -126,7 +127,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         }
     }
     fn run(&self, args: I) -> Result<O> {
-        if on_device_thread() {
+        if runs_device_code() {
             return Err(Fault::new(ErrorKind::Trace, "`spmd` is called by code that runs on a device")
                 .help("devices communicate by collectives; call `spmd` from outside")
                 .into());

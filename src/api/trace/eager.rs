@@ -16,6 +16,7 @@ use crate::exec::engine;
 use crate::exec::engine::EngineKind;
 use crate::exec::runtime::{ArrayData, on_device_thread};
 use crate::ir::program::{Builder, CallSite, Literal, Placement, Prim, Primitive, Priority, Program, Value};
+use crate::kernels::row_kernel::in_row_kernel;
 use crate::partition::TransferPrices;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -49,8 +50,18 @@ struct LiteralVariants {
     generic_program: OnceLock<Option<Arc<CompiledProgram>>>,
 }
 
-/// Returns an error on a device thread, because per-device code has no global arrays.
-pub(crate) fn reject_on_device_thread() -> Result<(), Fault> {
+/// Returns true if the calling thread runs code of one device: device code or a row kernel.
+pub(crate) fn runs_device_code() -> bool {
+    on_device_thread() || in_row_kernel()
+}
+
+/// Returns an error in device code and in row kernels, which have no global arrays.
+pub(crate) fn reject_in_device_code() -> Result<(), Fault> {
+    if in_row_kernel() {
+        return Err(Fault::new(ErrorKind::Trace, "an operation on arrays in a kernel")
+            .help("compute with the views that the kernel is given: `ins[0].view::<f32>()`")
+            .help("or apply operations on arrays to the operands or the results, outside of the kernel"));
+    }
     if !on_device_thread() {
         return Ok(());
     }
@@ -87,7 +98,7 @@ pub(super) fn run_recent(
     inputs: &[ArrayOrLiteral],
     call: CallSite<'_>,
 ) -> Option<Array> {
-    if tracing() || on_device_thread() {
+    if tracing() || runs_device_code() {
         return None;
     }
     let engine = EngineKind::default();
@@ -100,7 +111,7 @@ pub(super) fn run_recent(
 
 /// Runs a primitive eagerly.
 pub(crate) fn run(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Result<Vec<Array>> {
-    reject_on_device_thread()?;
+    reject_in_device_code()?;
     let engine = engine_for(inputs, call);
     if let Some((ready, numbers)) = op_cache::find(&*prim, engine, inputs) {
         return run_compiled(&ready, inputs, numbers, call);
@@ -194,7 +205,7 @@ pub(crate) fn run_as_program(
     call: CallSite<'_>,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
-    reject_on_device_thread()?;
+    reject_in_device_code()?;
     let ready = pipeline::compile_eager_cached(program(inputs, call, add)?, engine_for(inputs, call))?;
     run_compiled(&ready, inputs, false, call)
 }

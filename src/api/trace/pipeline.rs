@@ -164,12 +164,12 @@ impl CompiledProgram {
     }
     /// Runs the program and returns its results.
     pub(crate) fn call(&self, args: &mut [ArrayData]) -> Result<Vec<Array>, Failure> {
-        super::eager::reject_on_device_thread()?;
+        super::eager::reject_in_device_code()?;
         Ok(self.arrays(self.exe.call(args)?))
     }
     /// Runs the program and returns its results with a timeline of the run.
     pub(crate) fn profile(&self, args: &mut [ArrayData]) -> Result<(Vec<Array>, Timeline), Failure> {
-        super::eager::reject_on_device_thread()?;
+        super::eager::reject_in_device_code()?;
         let (slabs, timeline) = self.exe.profile(args)?;
         #[cfg(feature = "tracing")]
         timeline.emit_events();
