@@ -173,9 +173,9 @@ impl BoundaryLayout {
             let (dtype, shape) = self.block_type(index);
             if (block.dtype(), block.shape()) != (dtype, &shape) {
                 let (has, wanted) = (block.dtype().array_type(block.shape()), dtype.array_type(&shape));
-                return Err(Error::internal(format!(
-                    "XLA returned {has} on device {device}, but the program needs {wanted}"
-                )));
+                let message =
+                    format!("the plugin returned {has} on device {device}, but the program needs {wanted}");
+                return Err(Fault::new(ErrorKind::Device, message).into());
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ static Word From_Host(Word *a) {
     return 0;
 }
 static Word Outputs(Word *a) {
-    a[3] = is("outputs_many") ? (Word)1 << 60 : 1;
+    a[3] = is("outputs_many") ? (Word)1 << 60 : is("outputs_none") ? 0 : is("outputs_more") ? 2 : 1;
     return 0;
 }
 static Word Optimized(Word *a) {
@@ -73,6 +73,8 @@ static Word Execute(Word *a) {
         if (is("rank")) b->rank = (Word)1 << 40;
         if (is("negative")) b->dims[0] = -1;
         if (is("type")) b->type = 999;
+        if (is("other_shape")) b->dims[0] = 3;
+        if (is("other_type")) b->type = 4;
         outs[d][0] = is("result_null") ? 0 : (Word)b;
         events[d] = object();
     }

@@ -2,7 +2,8 @@
 //! plugin, modules that it runs.
 
 use atmesh::pjrt::{Client, ClientOptions, DeviceBuffer, PLUGIN};
-use atmesh::{DType, Result};
+use atmesh::prelude::*;
+use atmesh::{DType, EngineKind, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -131,10 +132,15 @@ fn options_reach_the_plugin_with_their_types() {
     assert!(error.contains("ATMESH_PJRT_OPTIONS=\"preallocate=false\""), "{error}");
 }
 
+/// Compiles a plugin that misbehaves in one way; returns `None` if there is no compiler.
+fn fake(fault: &str) -> Option<Temporary> {
+    let source = format!("#define FAKE \"{fault}\"\n{}", include_str!("fake_plugin.c"));
+    library(&format!("fake-{fault}"), &source)
+}
+
 /// Runs a module on a plugin that misbehaves in one way.
 fn on_fake(fault: &str) -> Option<Result<Vec<u8>>> {
-    let source = format!("#define FAKE \"{fault}\"\n{}", include_str!("fake_plugin.c"));
-    let made = library(&format!("fake-{fault}"), &source)?;
+    let made = fake(fault)?;
     let run = || {
         let client = load(&made.0)?;
         let executable = client.compile("module {}", 1)?;
@@ -200,6 +206,46 @@ fn plugins_that_misbehave_are_errors() {
         let Some(result) = on_fake(fault) else { return };
         let said = error_message(result);
         assert!(said.contains(words), "{fault}: {said}");
+    }
+}
+
+/// Runs a program with the engine XLA, then one with the default engine. The test below runs it with
+/// plugins that misbehave.
+#[test]
+#[ignore = "another test runs it"]
+fn runs_a_program() -> Result<()> {
+    let Ok(wanted) = std::env::var("ATMESH_EXPECTED") else { return Ok(()) };
+    let mesh = Mesh::new([("X", 2)])?;
+    let x = Array::arange(0.0..4.0f32).put(&mesh, p!["X"]);
+    let f = jit(|x: &Array| x.sin()).engine(EngineKind::Xla);
+    for _ in 0..2 {
+        let said = match f.call(&x).and_then(|y| y.to_vec::<f32>()) {
+            Ok(values) => format!("{values:?}"),
+            Err(e) => e.to_string(),
+        };
+        assert!(said.contains(&wanted) && !said.contains("fault of atmesh"), "{said}");
+    }
+    assert_eq!((&x + 1.0).to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    Ok(())
+}
+
+/// A plugin whose results have another type or count is reported as such by the engine.
+#[test]
+fn results_of_other_types_are_errors_of_the_plugin() {
+    for (fault, wanted) in [
+        ("none", "[0.0, 1.0, 2.0, 3.0]"),
+        ("other_shape", "the plugin returned float32[3] on device 0, but the program needs float32[2]"),
+        ("other_type", "the plugin returned int32[2] on device 0, but the program needs float32[2]"),
+        ("outputs_none", "the plugin compiled a module of 1 results to one of 0"),
+        ("outputs_more", "the plugin compiled a module of 1 results to one of 2"),
+    ] {
+        let Some(made) = fake(fault) else { return };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["plugins::runs_a_program", "--exact", "--ignored"]);
+        command.env(PLUGIN, &made.0).env("ATMESH_EXPECTED", wanted).env_remove("ATMESH_PJRT_OPTIONS");
+        let done = command.output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && text.contains("1 passed"), "{fault}: {text}");
     }
 }
 
