@@ -9,6 +9,15 @@ use std::ops::RangeFull;
 
 /// A list of array dimensions: `0`, `-1` (the last), `[0, 1]`, or `..` (all of them).
 ///
+/// Lists that are made at run time are slices or vectors of integers.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let last: Vec<i32> = (1..3).map(|d| -d).collect();
+/// assert_eq!(Array::ones([4, 2, 3]).sum(&last[..]).shape()?, [4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
 /// `Dims::keep(0)` makes a reduction keep the dimension with size 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dims {
@@ -121,7 +130,9 @@ dims! {
     [] usize: d => vec![saturating_i64(d)];
     [const N: usize] [i32; N]: d => d.into_iter().map(i64::from).collect();
     [const N: usize] [usize; N]: d => d.into_iter().map(saturating_i64).collect();
+    [] &[i32]: d => d.iter().copied().map(i64::from).collect();
     [] &[usize]: d => d.iter().copied().map(saturating_i64).collect();
+    [] Vec<i32>: d => d.into_iter().map(i64::from).collect();
     [] Vec<usize>: d => d.into_iter().map(saturating_i64).collect();
     [] Vec<i64>: d => d;
 }
