@@ -8,7 +8,7 @@ use super::operand::{self, Term};
 use super::products::DotOptions;
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::{ErrorKind, Fault, pluralize};
 use crate::core::mesh::{Axes, Axis};
 use crate::core::sharding::Spec;
 use crate::core::types::{DType, Precision};
@@ -128,9 +128,9 @@ fn parse(
     }
     if lists.len() != operands.len() {
         return Err(shape_error(format!(
-            "there are subscripts of {} operands, but {} operands",
-            lists.len(),
-            operands.len()
+            "there are subscripts of {}, but {}",
+            pluralize(lists.len(), "operand"),
+            pluralize(operands.len(), "operand")
         ))
         .help("write the dimensions of each operand, with `,` between them"));
     }

@@ -200,10 +200,15 @@ impl Array {
                 )
                 .help("return it from the traced function and look at the result")
                 .help("`debug_print!` prints it when the program runs");
-                // a scalar is usually read to branch on it
-                let fault = match t.value.ty.rank() {
+                // a scalar is usually read to branch on it, or to repeat by it
+                let ty = &t.value.ty;
+                let fault = match ty.rank() {
                     0 => fault.help("to choose by it: `cond` or `switch` between programs, `x.select(a, b)` between values"),
                     _ => fault,
+                };
+                let fault = match ty.rank() == 0 && ty.dtype.is_integer() {
+                    true => fault.help("to repeat by it: `fori_loop(Array::from(0)..n, init, body)`"),
+                    false => fault,
                 };
                 Err(Error::new(fault, what, vec![t.value.ty.to_string()], Some(location)))
             }
