@@ -132,15 +132,16 @@ fn options_reach_the_plugin_with_their_types() {
     assert!(error.contains("ATMESH_PJRT_OPTIONS=\"preallocate=false\""), "{error}");
 }
 
-/// Compiles a plugin that misbehaves in one way; returns `None` if there is no compiler.
-fn fake(fault: &str) -> Option<Temporary> {
+/// Compiles a plugin that misbehaves in one way, to a file for one test; returns `None` if there is no
+/// compiler.
+fn fake(test: &str, fault: &str) -> Option<Temporary> {
     let source = format!("#define FAKE \"{fault}\"\n{}", include_str!("fake_plugin.c"));
-    library(&format!("fake-{fault}"), &source)
+    library(&format!("{test}-{fault}"), &source)
 }
 
 /// Runs a module on a plugin that misbehaves in one way.
 fn on_fake(fault: &str) -> Option<Result<Vec<u8>>> {
-    let made = fake(fault)?;
+    let made = fake("module", fault)?;
     let run = || {
         let client = load(&made.0)?;
         let executable = client.compile("module {}", 1)?;
@@ -239,7 +240,7 @@ fn results_of_other_types_are_errors_of_the_plugin() {
         ("outputs_none", "the plugin compiled a module of 1 results to one of 0"),
         ("outputs_more", "the plugin compiled a module of 1 results to one of 2"),
     ] {
-        let Some(made) = fake(fault) else { return };
+        let Some(made) = fake("program", fault) else { return };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["plugins::runs_a_program", "--exact", "--ignored"]);
         command.env(PLUGIN, &made.0).env("ATMESH_EXPECTED", wanted).env_remove("ATMESH_PJRT_OPTIONS");
