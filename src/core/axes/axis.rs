@@ -21,9 +21,11 @@ impl Axis {
         self.0
     }
     /// Returns true if `c` may occur in the name of an axis.
-    /// The characters that delimit axis names in printed types may not.
+    ///
+    /// The characters that delimit axis names in printed types and specs may not, and those that
+    /// Rust's string literals escape.
     pub(crate) fn is_valid_char(c: char) -> bool {
-        !c.is_whitespace() && !"@,:()[]{}".contains(c)
+        !c.is_whitespace() && !c.is_control() && !"@,:()[]{}\"\\".contains(c)
     }
 }
 impl From<&str> for Axis {
@@ -115,8 +117,11 @@ impl Axes {
         if self.len() == 1 { self.quoted_list() } else { format!("[{}]", self.quoted_list()) }
     }
     /// Returns the quoted names, separated by commas.
+    ///
+    /// Names have no characters to escape (`is_valid_char`), and `{:?}` would escape others, which
+    /// parsers do not undo.
     pub(super) fn quoted_list(&self) -> String {
-        self.iter().map(|a| format!("{:?}", a.name())).collect::<Vec<_>>().join(", ")
+        self.iter().map(|a| format!("\"{a}\"")).collect::<Vec<_>>().join(", ")
     }
     /// Returns true if both lists have the same axes, in any order.
     pub(crate) fn same_set(&self, other: &Axes) -> bool {

@@ -108,8 +108,9 @@ impl Mesh {
         for (i, (axis, size, _)) in axes.iter().enumerate() {
             // a printed type must parse back
             if axis.name().is_empty() || axis.name().contains(|c: char| !Axis::is_valid_char(c)) {
-                return Err(fault(format!("{:?} is not a name for an axis", axis.name()))
-                    .help("a name is not empty, and has no blanks and none of `@`, `,`, `:` and brackets"));
+                let help = "a name is not empty, and has no blanks, quotes and brackets, and none of `@`, \
+                            `,`, `:` and `\\`";
+                return Err(fault(format!("{:?} is not a name for an axis", axis.name())).help(help));
             }
             if axis.name() == Spec::OPEN {
                 let message = "\"?\" is not a name for an axis: in a constraint it leaves a dimension open";
