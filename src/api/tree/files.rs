@@ -226,13 +226,17 @@ pub(super) fn restore_like(read: Array, like: &Array, call: CallSite<'_>) -> Res
 
 /// Returns the file name of a path: `layers.0.w.npy`.
 ///
-/// Characters of a key other than letters, digits, `_` and `-` are escaped as `%` and their
-/// hexadecimal code. So different paths have different names, and no name leads out of the
-/// directory.
+/// Characters of a key other than letters, digits, `_` and `-` are escaped: each byte of their
+/// UTF-8 is `%` and two hexadecimal digits, as in URLs. An empty key is `%`. So different paths
+/// have different names, and no name leads out of the directory.
 fn file_name(path: &TreePath) -> String {
+    let escaped = |c: char| -> String { c.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect() };
     let part = |part: &str| -> String {
         let kept = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        part.chars().map(|c| if kept(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) }).collect()
+        if part.is_empty() {
+            return "%".into();
+        }
+        part.chars().map(|c| if kept(c) { c.to_string() } else { escaped(c) }).collect()
     };
     let parts: Vec<String> = path.parts().iter().map(|p| part(p)).collect();
     // a tree that is a single array has an empty path

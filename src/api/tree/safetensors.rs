@@ -12,7 +12,7 @@ use crate::ir::program::CallSite;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, View};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::Location;
@@ -37,6 +37,8 @@ const DTYPE_PAIRS: [(DType, Dtype); 14] = [
 ];
 /// The tensor name of a tree that is a single array.
 const ROOT_NAME: &str = "array";
+/// The name that the format reserves for metadata, which is not a tensor.
+const METADATA_NAME: &str = "__metadata__";
 /// The maximum size of a header, in bytes. A larger header is rejected as corrupt.
 const MAX_HEADER_BYTES: u64 = 100 << 20;
 
@@ -100,10 +102,27 @@ pub fn save_safetensors<T: Tree>(tree: &T, path: impl AsRef<Path>) -> Result<()>
     if let Some(error) = failed {
         return Err(error);
     }
+    check_names(&all).map_err(|fault| Error::new(fault, SAVE, Vec::new(), Some(location)))?;
     let names = all.iter().map(|(name, x)| (name.as_str(), x));
     let bytes =
         safetensors::serialize(names, None).map_err(|why| npy::file_error(SAVE, path, why, location))?;
     atomic_file::write_atomically(path, &bytes).map_err(|why| npy::file_error(SAVE, path, why, location))
+}
+
+/// Returns an error if two tensors have one name, or one has the name of the file's metadata.
+fn check_names(tensors: &[(String, TensorBytes)]) -> Result<(), Fault> {
+    let mut names = BTreeSet::new();
+    for (name, _) in tensors {
+        if name == METADATA_NAME {
+            let message = format!("`{name}` is reserved for the metadata of the file");
+            return Err(Fault::new(ErrorKind::Tree, message).help("rename the key of the array"));
+        }
+        if !names.insert(name) {
+            let message = format!("two arrays are named `{name}`: names join the keys of a path by dots");
+            return Err(Fault::new(ErrorKind::Tree, message).help("rename a key that has a dot"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a tree from a `.safetensors` file.
