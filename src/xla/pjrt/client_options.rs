@@ -54,8 +54,8 @@ impl ClientOptions {
     }
     /// Parses options as `ATMESH_PJRT_OPTIONS` has them: `name=value`, separated by semicolons.
     ///
-    /// A value is `true` or `false`, an integer, a number with a decimal point, a list of integers
-    /// in brackets, or else text.
+    /// A value is `true` or `false`, an integer of 64 bits, a finite number with a decimal point or
+    /// an exponent, a list of integers in brackets, or else text.
     ///
     /// # Errors
     /// An option has no name or no `=`, or a list contains something other than integers.
@@ -87,10 +87,12 @@ fn parse_value(text: &str) -> Result<OptionValue> {
             .map(OptionValue::IntList)
             .map_err(|_| syntax_error(format!("`{text}` is no list of integers")));
     }
-    Ok(match (text.parse(), text.parse(), text.parse()) {
+    // Rust also reads names such as `nan` and `infinity`, and integers, as floats
+    let float = text.contains(['.', 'e', 'E']).then(|| text.parse().ok()).flatten();
+    Ok(match (text.parse(), text.parse(), float.filter(|x: &f32| x.is_finite())) {
         (Ok(yes), _, _) => OptionValue::Bool(yes),
         (_, Ok(n), _) => OptionValue::Int(n),
-        (_, _, Ok(x)) => OptionValue::Float(x),
+        (_, _, Some(x)) => OptionValue::Float(x),
         _ => OptionValue::Text(text.into()),
     })
 }
@@ -133,7 +135,12 @@ mod tests {
             ("a=0.25;", OptionValue::Float(0.25)),
             ("a=[1, 2]", OptionValue::IntList(vec![1, 2])),
             ("a=[]", OptionValue::IntList(vec![])),
+            ("a=1e-3", OptionValue::Float(1e-3)),
             ("a=platform", OptionValue::Text("platform".into())),
+            ("a=infinity", OptionValue::Text("infinity".into())),
+            ("a=NaN", OptionValue::Text("NaN".into())),
+            ("a=1e400", OptionValue::Text("1e400".into())),
+            ("a=9223372036854775808", OptionValue::Text("9223372036854775808".into())),
             ("a=", OptionValue::Text(String::new())),
             ("a=1; a=2", OptionValue::Int(2)),
         ] {
