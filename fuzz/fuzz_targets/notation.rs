@@ -1,17 +1,4 @@
-//! The notation of types and specs. What parses is printed and parsed again.
+//! Checks the parsers of element types, types and specs.
 #![no_main]
 
-use atmesh::{ArrayType, Mesh, Spec};
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|text: &str| {
-    if let Ok(spec) = text.parse::<Spec>() {
-        let printed = spec.to_string();
-        assert_eq!(printed.parse::<Spec>().unwrap(), spec, "{text:?} is printed as {printed:?}");
-    }
-    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
-    if let Ok(ty) = ArrayType::parse(text, &mesh) {
-        let printed = ty.to_string();
-        assert_eq!(ArrayType::parse(&printed, &mesh).unwrap(), ty, "{text:?} is printed as {printed:?}");
-    }
-});
+libfuzzer_sys::fuzz_target!(|text: &str| atmesh_fuzz::notation::check(text));

@@ -235,7 +235,9 @@ pub(super) fn read(form: &str, code: &[u8]) -> Option<HloModule> {
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn fuzz_hlo_module(format: &str, code: &[u8]) {
-    let _ = read(format, code);
+    for collective in read(format, code).into_iter().flat_map(|module| module.collectives) {
+        assert!(collective.to_string().starts_with(&collective.name));
+    }
 }
 
 #[cfg(test)]
