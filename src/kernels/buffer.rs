@@ -8,6 +8,9 @@
 //! limit is exceeded, classes of less than 2 MiB are released first, then the larger classes, the
 //! least recently used first. Each thread also caches a few of the smallest blocks, which it takes
 //! without a lock.
+//!
+//! Under a sanitizer, nothing is pooled: each buffer is an allocation of exactly its size, which
+//! ends when the buffer is dropped.
 
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::Element;
@@ -27,6 +30,9 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The size of the smallest class, in bytes.
 const MIN_CLASS_BYTES: usize = 256;
 const NUM_CLASSES: usize = 4 * usize::BITS as usize;
+/// True if a sanitizer watches the bounds and the lifetime of each buffer (`scripts/sanitize` and
+/// `scripts/fuzz`).
+const IS_SANITIZED: bool = cfg!(any(fuzzing, sanitized = "address", sanitized = "thread"));
 
 /// A block of bytes, 64-byte aligned, which returns to the process-wide pool when it is dropped.
 ///
@@ -71,6 +77,11 @@ impl Buffer {
     fn try_allocate(len: usize) -> Option<Buffer> {
         if len > MAX_BUFFER_BYTES {
             return None;
+        }
+        if IS_SANITIZED {
+            let start = allocate(len.max(1))?;
+            LIVE_BYTES.fetch_add(len, Relaxed);
+            return Some(Buffer::pooled(start, len, 0));
         }
         let (class, size) = class_of(len);
         if let Some(start) = thread_cache::take(class) {
@@ -151,6 +162,11 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.is_borrowed() {
             return;
+        }
+        if IS_SANITIZED {
+            LIVE_BYTES.fetch_sub(self.len, Relaxed);
+            // SAFETY: `try_allocate` allocated this size, and this is its last use.
+            return unsafe { free_allocated(self.start, self.len.max(1)) };
         }
         // SAFETY: a pooled buffer's memory was obtained for `self.class` (by `try_allocate`), and
         // this is its last use.
@@ -393,7 +409,7 @@ unsafe fn release(start: NonNull<u8>, size: usize) {
 
 /// Allocates a block with the system allocator.
 fn allocate(size: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the size of a class is not 0.
+    // SAFETY: no caller asks for 0 bytes.
     NonNull::new(unsafe { alloc(layout(size)) })
 }
 /// Returns a block to the system allocator.
@@ -405,9 +421,12 @@ unsafe fn free_allocated(start: NonNull<u8>, size: usize) {
     unsafe { dealloc(start.as_ptr(), layout(size)) }
 }
 
+mod guards;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod limits;
 mod thread_cache;
+
+pub(crate) use guards::Guards;
 
 /// Memory that is mapped in huge pages.
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -4,6 +4,11 @@ use crate::core::util::small_sort;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+/// True if a guard follows each value, for AddressSanitizer. Then values do not share memory.
+pub(crate) const HAS_GUARDS: bool = cfg!(sanitized = "address");
+/// The minimum size of a guard, in bytes.
+const MIN_GUARD_BYTES: usize = 64;
+
 /// A request for memory from one level to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocRequest<T> {
@@ -42,8 +47,11 @@ pub(crate) enum Allocation {
 pub(crate) fn assign_offsets<T: Copy>(
     spare: &[FreeBlock],
     mut requests: Vec<AllocRequest<T>>,
-    mut assign: impl FnMut(T, Allocation),
+    mut assign: impl FnMut(&AllocRequest<T>, Allocation),
 ) -> usize {
+    if HAS_GUARDS {
+        return assign_guarded(&requests, assign);
+    }
     small_sort::sort_by_key(&mut requests, |w| (w.first_level, Reverse(w.bytes)));
     let mut free: BTreeMap<usize, usize> = BTreeMap::new();
     let mut live: BinaryHeap<Reverse<(u32, usize, usize)>> = BinaryHeap::new();
@@ -90,9 +98,26 @@ pub(crate) fn assign_offsets<T: Copy>(
                 Allocation::FreeBlock(k, at - starts[k])
             }
         };
-        assign(w.owner, allocation);
+        assign(&w, allocation);
     }
     end - arena
+}
+
+/// Assigns separate memory to each request, followed by a guard; returns the size of the arena.
+fn assign_guarded<T>(
+    requests: &[AllocRequest<T>],
+    mut assign: impl FnMut(&AllocRequest<T>, Allocation),
+) -> usize {
+    let mut end = 0;
+    for request in requests {
+        assign(request, Allocation::Arena(end));
+        end += request.bytes + guard_bytes(request.bytes);
+    }
+    end
+}
+/// Returns the size of the guard after a value of `bytes` bytes, in bytes.
+pub(crate) fn guard_bytes(bytes: usize) -> usize {
+    (bytes + MIN_GUARD_BYTES).next_multiple_of(64) - bytes
 }
 
 /// Adds a range to the free list, merged with its neighbours.
@@ -112,6 +137,15 @@ fn release_range(free: &mut BTreeMap<usize, usize>, mut at: usize, mut size: usi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guard_follows_each_value() {
+        let request = |bytes| AllocRequest { first_level: 0, last_level: 0, bytes, owner: () };
+        let mut at = Vec::new();
+        let end = assign_guarded(&[request(0), request(1), request(64)], |_, a| at.push(a));
+        assert_eq!((at, end), ([0, 64, 192].map(Allocation::Arena).to_vec(), 320));
+        assert_eq!([0, 1, 64].map(guard_bytes), [64, 127, 64]);
+    }
 
     #[test]
     fn values_that_live_at_once_do_not_overlap() {
@@ -136,7 +170,7 @@ mod tests {
         let mut alone = 0;
         for spare in [&[][..], &spare] {
             let mut at = vec![Allocation::Arena(0); 500];
-            let bytes = assign_offsets(spare, requests.clone(), |k, a| at[k] = a);
+            let bytes = assign_offsets(spare, requests.clone(), |w, a| at[w.owner] = a);
             let room = |a: Allocation| match a {
                 Allocation::Arena(at) => (usize::MAX, at),
                 Allocation::FreeBlock(k, at) => (k, at),

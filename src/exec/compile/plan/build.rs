@@ -37,7 +37,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
     if !is_countable(&flow) {
         return Err(too_many_bytes(p));
     }
-    let mut planner = Planner { locations: Vec::new(), num_levels: 0 };
+    let mut planner = Planner { locations: Vec::new(), guards: Vec::new(), num_levels: 0 };
     planner.locations.resize(flow.values.len(), BufferLocation::None);
     for (i, s) in flow.ins.iter().enumerate() {
         planner.locations[*s] = BufferLocation::Argument(i);
@@ -53,10 +53,11 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
     plan.cost_us = plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost_us).sum();
     let donations = planner.keep_used_donations(&reuse.donated, &mut outs);
     let idle = idle_donations(&flow, donated, &donations, &outs);
-    let Planner { locations: places, num_levels: levels } = planner;
+    let Planner { locations: places, guards, num_levels: levels } = planner;
     Ok(CompiledPlan {
         plan,
         locations: places,
+        guards,
         arena_bytes: arena,
         results: outs,
         fresh_bytes: fresh,
@@ -90,6 +91,8 @@ fn idle_donations(
 pub(super) struct Planner {
     /// The location of each slot.
     pub(super) locations: Vec<BufferLocation>,
+    /// The guards so far, by slot, with their sizes in bytes.
+    guards: Vec<(u32, usize)>,
     /// The number of levels so far.
     num_levels: usize,
 }
@@ -324,13 +327,19 @@ impl Planner {
         }
         let spare: Vec<FreeBlock> = reuse.free_blocks.iter().map(|s| s.1).collect();
         let mut scratch_locations: Vec<Option<BufferLocation>> = vec![None; flow.ops.len()];
-        let arena = arena::assign_offsets(&spare, requests, |what, at| {
+        let arena = arena::assign_offsets(&spare, requests, |request, at| {
             let location = match at {
                 Allocation::Arena(at) => BufferLocation::Arena(at),
                 Allocation::FreeBlock(k, at) => BufferLocation::Donated(reuse.free_blocks[k].0, at),
             };
-            match what {
-                AllocOwner::Slot(s) => self.locations[s] = location,
+            match request.owner {
+                AllocOwner::Slot(s) => {
+                    self.locations[s] = location;
+                    if let (true, Allocation::Arena(at)) = (arena::HAS_GUARDS, at) {
+                        let guard = self.add_slot(BufferLocation::Arena(at + request.bytes));
+                        self.guards.push((guard, arena::guard_bytes(request.bytes)));
+                    }
+                }
                 AllocOwner::Op(k) => {
                     scratch_locations[k] = Some(location);
                     if let Some(n) = &nested[k] {

@@ -4,6 +4,7 @@ use super::build::{Planner, value_bytes};
 use super::reuse::{self, BufferReuse};
 use super::{BranchKernel, BufferLocation, CarryBuffers, ExecutionPlan, LoopKernel, NodeKernel, WhileKernel};
 use crate::core::diagnostic::Result;
+use crate::exec::compile::arena;
 use crate::exec::compile::fusion;
 use crate::exec::compile::ir::{BufferOp, BufferProgram, Carry};
 use crate::partition::Slot;
@@ -74,7 +75,13 @@ impl Planner {
             BufferOp::Branch(b) => {
                 let (mut arms, mut wires, mut size) = (Vec::new(), Vec::new(), 0);
                 for arm in &b.arms {
+                    let begin = self.locations.len();
                     let (plan, at, bytes, _) = self.plan_nested(arm, &[])?;
+                    if arena::HAS_GUARDS {
+                        // the guards of one arm are not in the memory of another
+                        self.relocate(begin..self.locations.len(), BufferLocation::Arena(size));
+                        size += bytes;
+                    }
                     size = size.max(bytes);
                     let pairs = b.ins.iter().zip(&arm.ins).chain(b.outs.iter().zip(&arm.outs));
                     wires.push(pairs.map(|(o, i)| (outer(*o), *i as u32 + at)).collect());

@@ -386,6 +386,9 @@ pub(crate) struct CompiledPlan {
     pub(crate) plan: ExecutionPlan,
     /// The location of each slot.
     pub(crate) locations: Vec<BufferLocation>,
+    /// The guards after values of the arena, by slot, with their sizes in bytes. There are none
+    /// unless AddressSanitizer is used.
+    pub(crate) guards: Vec<(u32, usize)>,
     /// The size of the arena, in bytes.
     pub(crate) arena_bytes: usize,
     /// The memory of each result.

@@ -28,6 +28,7 @@ use crate::exec::runtime::sync::atomic::AtomicUsize;
 use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::{Worker, thread_pool};
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
+use crate::kernels::buffer::Guards;
 use crate::partition::plan::Timeline;
 use crate::partition::{Slot, SpmdProgram};
 use run::{RunMark, Runner};
@@ -192,6 +193,10 @@ impl LockstepExecutable {
                     BufferLocation::None | BufferLocation::LoopControlled => std::ptr::null_mut(),
                 });
             }
+            let guards = c.guards.iter().map(|(slot, bytes)| (base[*slot as usize], *bytes));
+            // SAFETY: the arena has the bytes of each guard, and outlives them (it is declared
+            // first). No value has these bytes (guaranteed by the planner).
+            let _guards = unsafe { Guards::new(guards) };
             let wakeup = self.devices.as_ref().map(|_| Arc::<Signal>::default());
             let prints = wakeup.clone().map_or_else(PrintQueue::default, PrintQueue::with_wakeup);
             if self.devices.is_none() && self.runs_inline() {
