@@ -3,14 +3,31 @@
 //! The primitive transforms trailing dimensions, so other dimensions are transposed to the end and
 //! back.
 
+use super::creation::reject_type;
 use super::dims::resolve_dim;
 use super::{Array, prims};
 use crate::api::trace::apply1;
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::{DType, Shape};
+use crate::exec::runtime::{ArrayData, check_available, try_collect};
 use crate::ir::ops::along_axis::{Fft, FftKind};
 use crate::ir::program::CallSite;
 use std::sync::Arc;
+
+/// Returns the vector of `at(0)`, …, `at(n − 1)` as float32, or an error if it does not fit in
+/// memory.
+fn frequencies(n: usize, at: impl Fn(usize) -> f64, call: CallSite<'_>) -> Array {
+    let ty = DType::F32.array_type([n]);
+    let made = ty
+        .check_addressable()
+        .and_then(|()| check_available(ty.nbytes()))
+        .and_then(|()| try_collect((0..n).map(|k| at(k) as f32), n))
+        .and_then(|all| ArrayData::from_elements(ty.shape.clone(), &all));
+    match made {
+        Ok(slab) => Array::concrete(slab, ty, None),
+        Err(fault) => reject_type(fault, &ty, call),
+    }
+}
 
 /// # Fourier transforms
 impl Array {
@@ -130,14 +147,14 @@ impl Array {
     #[track_caller]
     pub fn fftfreq(n: usize, step: f64) -> Array {
         let at = |k: usize| if k < n.div_ceil(2) { k as f64 } else { k as f64 - n as f64 };
-        (0..n).map(|k| (at(k) / (n as f64 * step)) as f32).collect()
+        frequencies(n, |k| at(k) / (n as f64 * step), CallSite::here("fftfreq"))
     }
     /// Returns the n/2 + 1 frequencies of the outputs of [`rfft`](Array::rfft), as float32.
     ///
     /// `step` is the spacing of samples, as in [`fftfreq`](Array::fftfreq).
     #[track_caller]
     pub fn rfftfreq(n: usize, step: f64) -> Array {
-        (0..n / 2 + 1).map(|k| (k as f64 / (n as f64 * step)) as f32).collect()
+        frequencies(n / 2 + 1, |k| k as f64 / (n as f64 * step), CallSite::here("rfftfreq"))
     }
     /// Moves frequency 0 from the start of dimension `d` to its middle.
     ///
