@@ -147,6 +147,33 @@ impl Writer {
         Ok(self.select(&there, &found, &fill))
     }
 
+    /// Combines updates of all elements of `base`; without a reducer, the last one replaces `base`.
+    ///
+    /// The first `count` dimensions of `updates` enumerate the updates, in their order.
+    fn combine_updates(&mut self, base: &Ssa, updates: &Ssa, count: usize, combine: Option<Reducer>) -> Ssa {
+        let ways = &updates.shape[..count];
+        if ways.contains(&0) {
+            return base.clone();
+        }
+        match combine {
+            None => {
+                let bounds = |(d, n): (usize, &usize)| {
+                    let n = *n as i64;
+                    [if d < count { n - 1 } else { 0 }, n, 1]
+                };
+                let bounds: Vec<[i64; 3]> = updates.shape.iter().enumerate().map(bounds).collect();
+                let last = self.slice(updates, &bounds);
+                self.reshape(&last, &base.shape)
+            }
+            Some(c) => {
+                let all: Vec<usize> = (0..count).collect();
+                let (op, neutral) = (reducer_op(c), c.neutral(updates.dtype));
+                let update = self.reduce(updates, op, neutral, &all);
+                self.elementwise(op, &[base, &update])
+            }
+        }
+    }
+
     pub(super) fn scatter(
         &mut self,
         at: &[DynamicIndex],
@@ -185,18 +212,9 @@ impl Writer {
         let order: Vec<usize> = over.iter().filter_map(|l| sorted.iter().position(|m| m == l)).collect();
         let update = self.transpose(&update, &order);
         if dims.is_empty() {
-            let (update, sizes) = (self.over_loops(&update, &over, &base.shape), base.shape.clone());
-            let new = match combine {
-                None => update,
-                Some(c) => self.elementwise(reducer_op(c), &[&base, &update]),
-            };
-            return Ok(match n.in_bounds {
-                None => new,
-                Some(there) => {
-                    let there = self.over_loops(&there, &n.loops, &sizes);
-                    self.select(&there, &new, &base)
-                }
-            });
+            // no dimension is indexed at runtime, so the update has its own loops, then all
+            // dimensions of the result
+            return Ok(self.combine_updates(&base, &update, n.loops.len(), combine));
         }
         if n.loops.is_empty() && combine.is_none() {
             let mut shape = update.shape.clone();
