@@ -143,8 +143,10 @@ impl<'a> CallSite<'a> {
         let operands = match self.operands {
             None => applied(),
             Some((describe, sources)) => {
-                let known =
-                    |(k, spot): (usize, TypePart)| Some((sources.get(k)?.index, sources[k].type_part(spot)));
+                let known = |(k, part): (usize, TypePart)| {
+                    let source = sources.get(k)?;
+                    Some((source.index, source.type_part(part)?))
+                };
                 fault.highlights = fault.highlights.into_iter().filter_map(known).collect();
                 describe()
             }
@@ -171,10 +173,12 @@ impl<'a> CallSite<'a> {
 
 impl UserOperand<'_> {
     /// Translates a part of an applied operand's type to a part of the user's operand's type.
-    fn type_part(&self, part: TypePart) -> TypePart {
+    /// Returns `None` for a dimension that the user's operand does not have.
+    fn type_part(&self, part: TypePart) -> Option<TypePart> {
         match (part, self.dims) {
-            (TypePart::Dim(d), Some(dims)) => TypePart::Dim(dims[d]),
-            _ => part,
+            (TypePart::Dim(d), Some(dims)) => dims.get(d).copied().map(TypePart::Dim),
+            (TypePart::Dim(d), None) if self.ty.is_some_and(|ty| d >= ty.rank()) => None,
+            _ => Some(part),
         }
     }
 }

@@ -49,8 +49,13 @@ impl TypedOperand {
         self.user_view.as_ref().map_or(k, |known| known.index)
     }
     /// Returns the user's dimension that corresponds to dimension `d`.
-    pub(crate) fn user_dim(&self, d: usize) -> usize {
-        self.user_view.as_ref().and_then(|known| known.dims.as_ref()).map_or(d, |dims| dims[d])
+    /// Returns `None` if the call added dimension `d` to the user's operand.
+    pub(crate) fn user_dim(&self, d: usize) -> Option<usize> {
+        let dim = match self.user_view.as_ref().and_then(|known| known.dims.as_ref()) {
+            Some(dims) => *dims.get(d)?,
+            None => d,
+        };
+        (dim < self.user_type().rank()).then_some(dim)
     }
     /// Returns the type of the user's operand.
     pub(crate) fn user_type(&self) -> &ArrayType {
@@ -58,6 +63,6 @@ impl TypedOperand {
     }
     /// Returns text such as `dimension 1 of operand 0`, for this operand, the k-th one.
     pub(crate) fn describe_dim(&self, k: usize, d: usize) -> String {
-        format!("dimension {} of operand {}", self.user_dim(d), self.user_index(k))
+        format!("dimension {} of operand {}", self.user_dim(d).unwrap_or(d), self.user_index(k))
     }
 }

@@ -29,7 +29,7 @@ impl TypingContext<'_> {
     /// Returns text about a dimension of an operand, for messages.
     pub(super) fn describe_dim(&self, operand: usize, dim: usize) -> String {
         let o = &self.operands[operand];
-        let (ty, d) = (o.user_type(), o.user_dim(dim));
+        let (ty, d) = o.user_dim(dim).map_or((&o.ty, dim), |d| (o.user_type(), d));
         let axes = Axes::from(ty.spec.dim(d));
         let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
         let of = match self.operands.len() {

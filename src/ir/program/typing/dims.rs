@@ -136,12 +136,14 @@ impl TypingContext<'_> {
         let mut fault = self.sharding_fault(format!("{} must be unsharded here", named.join(" and ")));
         for (_, h) in &each {
             let o = &self.operands[h.operand];
-            let (number, dim) = (o.user_index(h.operand), o.user_dim(h.dim));
+            let number = o.user_index(h.operand);
             let k = helps.iter().position(|m| m.0 == number).unwrap_or_else(|| {
                 helps.push((number, o.user_type().spec));
                 helps.len() - 1
             });
-            helps[k].1 = helps[k].1.with_dim(dim, &Axes::none());
+            if let Some(dim) = o.user_dim(h.dim) {
+                helps[k].1 = helps[k].1.with_dim(dim, &Axes::none());
+            }
             fault = fault.highlight_dim(h.operand, h.dim);
         }
         small_sort::sort_by_key(&mut helps, |m| m.0);

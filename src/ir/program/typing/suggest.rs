@@ -73,7 +73,8 @@ impl TypingContext<'_> {
     /// Returns a help text that reshards an operand to have dimension `dim` sharded over `entry`.
     pub(super) fn reshard_help(&self, operand: usize, dim: usize, entry: &Axes) -> String {
         let o = &self.operands[operand];
-        let spec = o.user_type().spec.with_dim(o.user_dim(dim), entry);
+        let spec = o.user_type().spec;
+        let spec = o.user_dim(dim).map_or(spec, |d| spec.with_dim(d, entry));
         match self.operands.len() {
             1 => format!("reshard it first: `.reshard({spec})`"),
             _ => reshard_operands_help(&[(o.user_index(operand), spec)]),
@@ -94,7 +95,9 @@ impl TypingContext<'_> {
         if helps.is_empty() {
             let none = |h: &LoopDim| {
                 let o = &self.operands[h.operand];
-                (o.user_index(h.operand), o.user_type().spec.with_dim(o.user_dim(h.dim), &Axes::none()))
+                let spec = o.user_type().spec;
+                let unsharded = |d| spec.with_dim(d, &Axes::none());
+                (o.user_index(h.operand), o.user_dim(h.dim).map_or(spec, unsharded))
             };
             helps.push(reshard_operands_help(&[none(a), none(b)]));
         }
@@ -131,9 +134,9 @@ impl TypingContext<'_> {
     fn reshard_all_help(&self, list: Vec<(usize, Vec<Axes>)>) -> Option<String> {
         let each = |(k, entries): (usize, Vec<Axes>)| {
             let o = &self.operands[k];
-            // an applied index operand has one dimension more than the user's operand
-            let own = entries.iter().enumerate().filter(|(d, _)| o.user_dim(*d) < o.user_type().rank());
-            let spec = own.fold(o.user_type().spec, |s, (d, entry)| s.with_dim(o.user_dim(d), entry));
+            // an applied operand may have more dimensions than the user's operand
+            let own = entries.iter().enumerate().filter_map(|(d, entry)| Some((o.user_dim(d)?, entry)));
+            let spec = own.fold(o.user_type().spec, |s, (d, entry)| s.with_dim(d, entry));
             (o.user_index(k), spec)
         };
         (!list.is_empty()).then(|| reshard_operands_help(&list.into_iter().map(each).collect::<Vec<_>>()))
