@@ -25,6 +25,34 @@ fn times() -> CustomOp {
     })
 }
 
+/// An operation on arrays in a kernel is the same error on every engine, and computes nothing.
+#[test]
+fn kernels_have_no_global_arrays() -> Result<()> {
+    static ERRORS: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+    let op = custom_op("inner", "...j->...j", |ins, outs| {
+        let row = Array::from(ins[0].view::<f32>().iter().copied().collect::<Vec<_>>());
+        let again = jit(|x: &Array| x * 2.0).call(&row).map(|_| ());
+        for made in [(&row + 1.0).ty().map(|_| ()), (&row + 1.0).ty().map(|_| ()), again] {
+            let text = made.map_or_else(|e| e.diagnostics()[0].fault.message.clone(), |()| "no error".into());
+            ERRORS.lock().unwrap().push(text);
+        }
+        outs[0].view::<f32>().assign(&ins[0].view::<f32>());
+    });
+    for engine in ENGINES {
+        let inner = op.clone();
+        let y = jit(move |x: &Array| inner.call(x)).engine(engine).call(Array::ones([2, 3]))?;
+        assert_eq!(values(&y), [1.0; 6]);
+        let errors = std::mem::take(&mut *ERRORS.lock().unwrap());
+        assert_eq!(errors.len(), 6, "{engine:?}: {errors:?}");
+        for error in errors {
+            assert_eq!(error, "an operation on arrays in a kernel", "{engine:?}");
+        }
+        // after the kernel, arrays are available again
+        assert_eq!(values(&(&y + 1.0)), [2.0; 6]);
+    }
+    Ok(())
+}
+
 /// Computes the same results with the crate's operations.
 fn plainly(x: &Array, m: &Array) -> Vec<Array> {
     vec![x.dot(m), x.sum(1)]

@@ -170,8 +170,9 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             let slab = leaf.array_data("spmd", self.location)?;
             slab.contiguous()?;
             if slab.num_partials() > 1 {
+                let summed = ty.spec.unreduced(Axes::none());
                 return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still unreduced"))
-                    .help("reshard it first")
+                    .help(format!("sum it first: `.reshard({summed})`"))
                     .into());
             }
             let own =
