@@ -129,8 +129,10 @@ dims! {
     [] i64: d => vec![d];
     [] usize: d => vec![saturating_i64(d)];
     [const N: usize] [i32; N]: d => d.into_iter().map(i64::from).collect();
+    [const N: usize] [i64; N]: d => d.to_vec();
     [const N: usize] [usize; N]: d => d.into_iter().map(saturating_i64).collect();
     [] &[i32]: d => d.iter().copied().map(i64::from).collect();
+    [] &[i64]: d => d.to_vec();
     [] &[usize]: d => d.iter().copied().map(saturating_i64).collect();
     [] Vec<i32>: d => d.into_iter().map(i64::from).collect();
     [] Vec<usize>: d => d.into_iter().map(saturating_i64).collect();
