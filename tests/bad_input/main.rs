@@ -1,5 +1,7 @@
 //! Bad input of any kind is an error value or an `Err`, never a panic.
 
+mod degenerate;
+
 use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind, ScanOptions, Tree, checkpoint, jvp, scan_with, tree, vjp};
 
@@ -254,7 +256,7 @@ fn no_method_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut failed = Vec::new();
-    for (what, call) in calls() {
+    for (what, call) in calls().into_iter().chain(degenerate::extreme_calls()) {
         for (i, x) in operands.iter().enumerate() {
             let y = &operands[(i * 5 + what.len()) % operands.len()];
             let type_text = |x: &Array| x.ty().map_or_else(|_| "an error".into(), |t| t.to_string());
