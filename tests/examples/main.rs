@@ -1,20 +1,22 @@
 //! Compares the output of the examples with `tests/golden/NAME.txt`: words exactly, numbers to 5
 //! digits.
 //!
-//! `ATMESH_BLESS=1 cargo test --test examples` writes the files again. Their `ANCHOR` lines, which
-//! the book uses, stay before the lines that they precede; if such a line is gone, the run fails,
-//! and the anchor must be moved by hand. The files of the book's chapters, in `tests/golden/book`,
-//! take their anchors from the output of the example. The page `all_shardings.md` and the pictures
-//! are also generated from output.
+//! The examples must be built from the present sources; older binaries are rejected.
+//!
+//! `scripts/bless examples` builds them and writes the files again. Their `ANCHOR` lines, which the
+//! book uses, stay before the lines that they precede; if such a line is gone, the run fails, and
+//! the anchor must be moved by hand. The files of the book's chapters, in `tests/golden/book`, take
+//! their anchors from the output of the example. The page `all_shardings.md` and the pictures are
+//! also generated from output.
+
+mod built;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(name: &str, args: &[&str]) -> String {
-    let mut path = std::env::current_exe().expect("a test has a path");
-    path.pop();
-    path.pop();
-    let program = path.join("examples").join(name);
+    let program = built::example(name);
     let out = Command::new(&program)
         .args(args)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
