@@ -53,6 +53,8 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "recurrence": lambda p, a, b: lax.associative_scan(lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1]), (a, b), axis=p["axis"])[1],
     "cumlogsumexp": lambda p, x: lax.cumlogsumexp(x, p["axis"]),
     "pinv": lambda p, x: jnp.linalg.pinv(x),
+    # JAX rejects a roll along a sharded dimension, so the array is gathered and sharded again
+    "roll": lambda p, x: jax.sharding.reshard(jnp.roll(jax.sharding.reshard(x, P()), p["shift"], p["axis"]), jax.typeof(x).sharding),
     "linspace": lambda p: jnp.linspace(p["start"], p["stop"], p["num"], endpoint=p.get("endpoint", True)),
 }
 
@@ -292,6 +294,10 @@ unary("cumlogsumexp", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 100, 100
 
 # Pseudo-inverses of columns.
 unary("pinv", "float32[2@X,2,1]", [3.0, 4.0, 0.0, 5.0])
+
+# Rolls along sharded dimensions.
+unary("roll", "float32[4@Y,4]", list(range(1, 17)), {"shift": 1, "axis": 0})
+unary("roll", "int32[4@Y,4@X]", list(range(1, 17)), {"shift": -2, "axis": 1})
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}
