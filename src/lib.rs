@@ -137,8 +137,8 @@
 //! level `DEBUG` with target `atmesh`: `trace` (with the caller's `location`), `lower`, `compile`
 //! (with its `engine`) and `call` (with both). A call of a program that is already compiled has
 //! only the last one. In the span of [`profile`](Compiled::profile) each [`Span`](plan::Span) of
-//! the timeline is an event `measured` at level `TRACE`, emitted after the run: `track`, `what`,
-//! `op`, `location`, `phase`, `kernel`, `begin_ns` and `end_ns`. Times are nanoseconds from the
+//! the timeline is an event `measured` at level `TRACE`, emitted after the run: `track`, `kind`,
+//! `op`, `location`, `phase`, `kernel`, `start_ns` and `end_ns`. Times are nanoseconds from the
 //! start of the call.
 //!
 //! # Platforms

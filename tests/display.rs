@@ -22,21 +22,21 @@ fn whole(shape: &Shape, words: &[&str]) -> Vec<i128> {
 }
 
 fn array(dtype: DType, shape: &Shape, words: &[&str]) -> Array {
-    fn of<T: Element>(shape: &Shape, data: Vec<T>) -> Array {
+    fn reshaped<T: Element>(shape: &Shape, data: Vec<T>) -> Array {
         Array::from(data).reshape(shape)
     }
     let floats = || values(shape, words);
     let ints = || whole(shape, words);
     match dtype {
-        DType::F64 => of(shape, floats()),
-        DType::F32 => of(shape, floats().iter().map(|x| *x as f32).collect()),
-        DType::F16 => of(shape, floats().iter().map(|x| f16::from_f64(*x)).collect()),
-        DType::Bool => of(shape, ints().iter().map(|x| *x != 0).collect::<Vec<bool>>()),
-        DType::I8 => of(shape, ints().iter().map(|x| *x as i8).collect()),
-        DType::I32 => of(shape, ints().iter().map(|x| *x as i32).collect()),
-        DType::I64 => of(shape, ints().iter().map(|x| *x as i64).collect()),
-        DType::U8 => of(shape, ints().iter().map(|x| *x as u8).collect()),
-        DType::U64 => of(shape, ints().iter().map(|x| *x as u64).collect()),
+        DType::F64 => reshaped(shape, floats()),
+        DType::F32 => reshaped(shape, floats().iter().map(|x| *x as f32).collect()),
+        DType::F16 => reshaped(shape, floats().iter().map(|x| f16::from_f64(*x)).collect()),
+        DType::Bool => reshaped(shape, ints().iter().map(|x| *x != 0).collect::<Vec<bool>>()),
+        DType::I8 => reshaped(shape, ints().iter().map(|x| *x as i8).collect()),
+        DType::I32 => reshaped(shape, ints().iter().map(|x| *x as i32).collect()),
+        DType::I64 => reshaped(shape, ints().iter().map(|x| *x as i64).collect()),
+        DType::U8 => reshaped(shape, ints().iter().map(|x| *x as u8).collect()),
+        DType::U64 => reshaped(shape, ints().iter().map(|x| *x as u64).collect()),
         other => panic!("no case is {other}"),
     }
 }

@@ -158,12 +158,12 @@ fn each_piece_of_a_measured_run_is_an_event_of_its_call() -> Result<()> {
         // The events have the fields of the timeline, in its order.
         for ((within, Fields(f)), s) in recorded.events.iter().zip(timeline.spans()) {
             assert_eq!(*within, Some("call"));
-            assert_eq!((f["track"].as_str(), f["what"].as_str()), (&*s.track.to_string(), s.activity.name()));
+            assert_eq!((f["track"].as_str(), f["kind"].as_str()), (&*s.track.to_string(), s.activity.name()));
             assert_eq!((&f["op"], &f["kernel"]), (&s.op, &s.kernel));
             assert_eq!(f.get("location"), s.source.map(|p| p.to_string()).as_ref());
             assert_eq!(f.get("phase").map(String::as_str), s.phase.map(|p| p.name()));
             let ns = |name: &str| f[name].parse::<u64>().unwrap() as f64 * 1e-9;
-            assert!((ns("begin_ns") - s.start).abs() < 1e-8, "{f:?}");
+            assert!((ns("start_ns") - s.start).abs() < 1e-8, "{f:?}");
             assert!((ns("end_ns") - s.start - s.seconds).abs() < 1e-8, "{f:?}");
         }
         // All fields are filled in somewhere: lines and both phases occur.

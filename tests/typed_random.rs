@@ -21,7 +21,7 @@ fn library() -> PathBuf {
         let name = f.file_name().unwrap().to_string_lossy();
         name.starts_with("libatmesh_typed-") && name.ends_with(".rlib") && built(f) <= built(&tests)
     });
-    libraries.max_by_key(|f| built(f)).expect("the library is beside its tests")
+    libraries.max_by_key(|f| built(f)).expect("the library is next to its tests")
 }
 
 struct Rng(u64);

@@ -61,12 +61,12 @@ impl Primitive for Answers {
             match rng.below(4) {
                 0 => list.clear(),
                 1 => list.extend(list.clone()),
-                2 => list[k].0 = *rng.of(&[DType::F64, DType::Key, DType::Bool, DType::U8]),
+                2 => list[k].0 = *rng.choose(&[DType::F64, DType::Key, DType::Bool, DType::U8]),
                 _ => {
                     let mut sizes = list[k].1.to_vec();
                     match sizes.len() {
                         0 => sizes.push(2),
-                        n => sizes[rng.below(n)] = *rng.of(&[0, 1, 2, 3, 5, 1 << 40]),
+                        n => sizes[rng.below(n)] = *rng.choose(&[0, 1, 2, 3, 5, 1 << 40]),
                     }
                     list[k].1 = sizes.into();
                 }
@@ -83,7 +83,7 @@ impl Primitive for Answers {
         if let Some(mut rng) = self.changed(Of::Types) {
             let k = rng.below(types.len());
             let Some(ty) = types.get_mut(k) else { return Ok(types) };
-            let entry = |rng: &mut Rng| Axes::from(*rng.of(&["X", "Y", "Z"]));
+            let entry = |rng: &mut Rng| Axes::from(*rng.choose(&["X", "Y", "Z"]));
             let entries = rng.below(4);
             match rng.below(5) {
                 0 => ty.mesh = None,
@@ -108,12 +108,12 @@ impl Primitive for Answers {
     fn linearity(&self) -> Linearity {
         use Linearity::*;
         let list = [Joint, Select, None, Product, Contraction, Nullary];
-        self.changed(Of::Linearity).map_or(self.prim().linearity(), |mut rng| *rng.of(&list))
+        self.changed(Of::Linearity).map_or(self.prim().linearity(), |mut rng| *rng.choose(&list))
     }
     fn priority(&self) -> Priority {
         use Priority::*;
         let list = [Elementwise, Alias, DynamicSlice, Broadcast, Plain];
-        self.changed(Of::Linearity).map_or(self.prim().priority(), |mut rng| *rng.of(&list))
+        self.changed(Of::Linearity).map_or(self.prim().priority(), |mut rng| *rng.choose(&list))
     }
     fn out_sharding(&self) -> Option<Spec> {
         self.prim().out_sharding()
@@ -161,7 +161,7 @@ fn change(f: &mut Factors, rng: &mut Rng) {
         1 if l < f.loops.len() => f.loops[l].size = off_size(f.loops[l].size, rng),
         2 if l < f.loops.len() => {
             f.loops[l].need_replication = rng.once_in(2);
-            f.loops[l].explicit_rule = *rng.of(&[
+            f.loops[l].explicit_rule = *rng.choose(&[
                 None,
                 Some(ExplicitRule::FirstWins),
                 Some(ExplicitRule::MustMatch),
@@ -182,7 +182,7 @@ fn change(f: &mut Factors, rng: &mut Rng) {
                 1 => dims.push(Dim::identity(rng.below(4))),
                 _ if d >= dims.len() => {}
                 2 => {
-                    dims[d].map = *rng.of(&[
+                    dims[d].map = *rng.choose(&[
                         DimMap::Identity,
                         DimMap::Broadcast,
                         DimMap::Dynamic,
@@ -207,12 +207,12 @@ fn collective(c: Option<ManualCollective>, rng: &mut Rng) -> Option<ManualCollec
         _ => axes(),
     };
     let (dim, concat, tiled) = (rng.below(4), off_size(rng.below(3), rng), rng.once_in(2));
-    let position = |rng: &mut Rng| *rng.of(&[0, 1, 1, 2, usize::MAX]);
+    let position = |rng: &mut Rng| *rng.choose(&[0, 1, 1, 2, usize::MAX]);
     Some(match rng.below(9) {
         0 => return c.filter(|_| rng.once_in(2)),
         1 => ManualCollective::AllReduce {
             axes,
-            reducer: *rng.of(&[Reducer::And, Reducer::Mul, Reducer::Min]),
+            reducer: *rng.choose(&[Reducer::And, Reducer::Mul, Reducer::Min]),
         },
         2 => ManualCollective::AllGather { axes, dim, tiled },
         3 => ManualCollective::ReduceScatter { axes, dim, tiled },
@@ -234,11 +234,11 @@ fn other(mut list: Tangents, given: &[Value], mut rng: Rng) -> Tangents {
         0 => list.clear(),
         1 => list.push(given.first().cloned()),
         2 if k < list.len() => list[k] = None,
-        3 if k < list.len() => list[k] = Some(Value::literal(*rng.of(&[F32, I32, Bool]), 1)),
+        3 if k < list.len() => list[k] = Some(Value::literal(*rng.choose(&[F32, I32, Bool]), 1)),
         4 if k < list.len() => {
             list[k] = Some(Value { input: Input::Var(Var(1 << 20)), ty: F32.array_type([2, 2]) })
         }
-        5 if k < list.len() && !given.is_empty() => list[k] = Some(rng.of(given).clone()),
+        5 if k < list.len() && !given.is_empty() => list[k] = Some(rng.choose(given).clone()),
         _ => {
             if let Some(Some(v)) = list.get_mut(k) {
                 v.ty = F64.array_type([7, 7]);
@@ -270,7 +270,7 @@ fn run(prim: &Prim, xs: &[Array], way: Way, engine: EngineKind) -> Result<Vec<Ve
 /// Returns the array with a random sharding that divides it.
 fn sharded(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Result<Array> {
     let shape = x.shape()?;
-    let axis = *rng.of(&["X", "Y"]);
+    let axis = *rng.choose(&["X", "Y"]);
     let d = rng.below(shape.len());
     let mut dims = vec![Axes::none(); shape.len()];
     if d < dims.len() && shape[d] % 2 == 0 {
@@ -297,8 +297,8 @@ fn answers_are_rejected_or_right() {
         let (own, types) = (PRIMITIVES[entry].example)();
         let manual = own.collective().is_some();
         let of = match manual {
-            true => *rng.of(&[Of::Collective, Of::Collective, Of::Types]),
-            false => *rng.of(&[
+            true => *rng.choose(&[Of::Collective, Of::Collective, Of::Types]),
+            false => *rng.choose(&[
                 Of::Factors,
                 Of::Factors,
                 Of::Shapes,
@@ -340,9 +340,9 @@ fn answers_are_rejected_or_right() {
         let way = match of {
             Of::Jvp | Of::Transpose => Way::Grad,
             Of::Batched => Way::Many,
-            _ => *rng.of(&[Way::Plain, Way::Plain, Way::Grad, Way::Many]),
+            _ => *rng.choose(&[Way::Plain, Way::Plain, Way::Grad, Way::Many]),
         };
-        let kind = *rng.of(&[AxisType::Explicit, AxisType::Auto]);
+        let kind = *rng.choose(&[AxisType::Explicit, AxisType::Auto]);
         let mesh =
             Mesh::with_types([("X", 2, kind), ("Y", 2, AxisType::Explicit)]).expect("two axes make a mesh");
         let xs: Vec<Array> = types.iter().map(|ty| numbers(ty, &mut rng)).collect();

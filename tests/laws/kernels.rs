@@ -251,13 +251,13 @@ fn dtypes() -> Vec<DType> {
 fn off(n: i64, rng: &mut Rng) -> i64 {
     let far = [i64::MAX, i64::MIN, 1 << 40, -(1 << 40), i64::MAX / 8, 0, 1, -1];
     match rng.below(3) {
-        0 => n.wrapping_add(*rng.of(&[1, -1, 2, 3, -7])),
+        0 => n.wrapping_add(*rng.choose(&[1, -1, 2, 3, -7])),
         1 => n.wrapping_neg(),
-        _ => *rng.of(&far),
+        _ => *rng.choose(&far),
     }
 }
 pub(crate) fn off_size(n: usize, rng: &mut Rng) -> usize {
-    *rng.of(&[n.wrapping_add(1), n.wrapping_sub(1), n.wrapping_mul(1000), 0, 1, 2, usize::MAX, 1 << 61])
+    *rng.choose(&[n.wrapping_add(1), n.wrapping_sub(1), n.wrapping_mul(1000), 0, 1, 2, usize::MAX, 1 << 61])
 }
 
 /// Changes one thing in these loop nests.
@@ -277,7 +277,7 @@ fn change(list: &mut Vec<LoopNest>, rng: &mut Rng) {
             }
         }
         1 => s.rank = off_size(s.rank, rng),
-        2 => s.dtype = *rng.of(&dtypes()),
+        2 => s.dtype = *rng.choose(&dtypes()),
         3 if rng.once_in(2) => s.extents.push(rng.below(4)),
         3 => drop(s.extents.pop()),
         4..=5 => change_body(&mut s.compute, rng),
@@ -301,7 +301,7 @@ fn change(list: &mut Vec<LoopNest>, rng: &mut Rng) {
 fn change_read(r: &mut Access, rng: &mut Rng) {
     let k = rng.below(r.pieces.len());
     match rng.below(8) {
-        0 => r.dtype = *rng.of(&dtypes()),
+        0 => r.dtype = *rng.choose(&dtypes()),
         1 if k < r.pieces.len() && rng.once_in(2) => drop(r.pieces.remove(k)),
         1 => {
             let again = r.pieces.get(k).cloned();
@@ -350,10 +350,10 @@ fn change_body(body: &mut Compute, rng: &mut Rng) {
     let combines = [Reducer::Add, Reducer::Mul, Reducer::Max, Reducer::Min, Reducer::And, Reducer::Or];
     match body {
         Compute::Map(code) if rng.once_in(8) => {
-            *body = Compute::Reduce { reducer: *rng.of(&combines), code: code.clone() }
+            *body = Compute::Reduce { reducer: *rng.choose(&combines), code: code.clone() }
         }
         Compute::Reduce { code, .. } if rng.once_in(8) => *body = Compute::Map(code.clone()),
-        Compute::Reduce { reducer: combine, .. } if rng.once_in(4) => *combine = *rng.of(&combines),
+        Compute::Reduce { reducer: combine, .. } if rng.once_in(4) => *combine = *rng.choose(&combines),
         Compute::Map(code) | Compute::Reduce { code, .. } => change_code(code, rng),
         Compute::Gather { indices: at } if rng.once_in(8) => {
             *body = Compute::Scatter { indices: at.clone(), reducer: None }
@@ -361,14 +361,16 @@ fn change_body(body: &mut Compute, rng: &mut Rng) {
         Compute::Scatter { indices: at, .. } if rng.once_in(8) => {
             *body = Compute::Gather { indices: at.clone() }
         }
-        Compute::Scatter { reducer: combine, .. } if rng.once_in(4) => *combine = Some(*rng.of(&combines)),
+        Compute::Scatter { reducer: combine, .. } if rng.once_in(4) => {
+            *combine = Some(*rng.choose(&combines))
+        }
         Compute::Gather { indices: at } | Compute::Scatter { indices: at, .. } => change_bound(at, rng),
         Compute::Contract { accum_dtype: accumulate, .. } if rng.once_in(2) => {
-            *accumulate = *rng.of(&dtypes())
+            *accumulate = *rng.choose(&dtypes())
         }
         Compute::Contract { .. } | Compute::RowKernel(_) | Compute::Reshape => {
             *body = match rng.below(3) {
-                0 => Compute::Map(ScalarCode::copy(*rng.of(&dtypes()))),
+                0 => Compute::Map(ScalarCode::copy(*rng.choose(&dtypes()))),
                 1 => Compute::Reshape,
                 _ => Compute::Contract { accum_dtype: F32, precision: Precision::Highest },
             }
@@ -388,8 +390,8 @@ fn change_bound(at: &mut Vec<DynamicIndex>, rng: &mut Rng) {
         2 => b.loop_id = off_size(b.loop_id, rng),
         3 => b.operand = off_size(b.operand, rng),
         4 | 5 => b.max_start = off(b.max_start, rng),
-        6 => b.mode = *rng.of(&[OutOfBounds::Clip, OutOfBounds::Drop]),
-        _ => b.window = *rng.of(&[None, Some(0), Some(1), Some(2), Some(usize::MAX)]),
+        6 => b.mode = *rng.choose(&[OutOfBounds::Clip, OutOfBounds::Drop]),
+        _ => b.window = *rng.choose(&[None, Some(0), Some(1), Some(2), Some(usize::MAX)]),
     }
 }
 
@@ -415,9 +417,9 @@ fn change_code(code: &mut ScalarCode, rng: &mut Rng) {
     ];
     let a = rng.below(args.len());
     match rng.below(8) {
-        0 => *fun = *rng.of(&funs),
-        1 => *from = *rng.of(&dtypes()),
-        2 => *dtype = *rng.of(&dtypes()),
+        0 => *fun = *rng.choose(&funs),
+        1 => *from = *rng.choose(&dtypes()),
+        2 => *dtype = *rng.choose(&dtypes()),
         3 => drop(args.pop()),
         4 => args.push(ScalarArg::Access(0)),
         _ if a < args.len() => {

@@ -26,7 +26,7 @@ pub(crate) fn written(program: &Program, rng: &mut Rng, swap: bool) -> Program {
         let ready: Vec<usize> = (0..left.len())
             .filter(|k| left[*k].inputs.iter().all(made) && (!prints(&left[*k]) || first == Some(*k)))
             .collect();
-        let mut e = left.remove(*rng.of(&ready));
+        let mut e = left.remove(*rng.choose(&ready));
         for v in &e.outputs {
             missing.remove(v);
         }

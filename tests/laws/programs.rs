@@ -104,8 +104,9 @@ impl Program {
             [&[2], &[4], &[8], &[2, 2], &[2, 4], &[4, 2], &[2, 2, 2], &[3, 2], &[1, 4, 2], &[2, 1]];
         let shapes: [&[usize]; 9] =
             [&[8, 8], &[8, 16], &[16, 8], &[24, 8], &[8], &[16], &[4, 8, 2], &[12, 12], &[6, 8]];
-        let sizes = rng.of(&meshes).to_vec();
-        let mut inputs: Vec<Vec<usize>> = (0..2 + rng.below(2)).map(|_| rng.of(&shapes).to_vec()).collect();
+        let sizes = rng.choose(&meshes).to_vec();
+        let mut inputs: Vec<Vec<usize>> =
+            (0..2 + rng.below(2)).map(|_| rng.choose(&shapes).to_vec()).collect();
         if rng.once_in(2) {
             inputs[1] = inputs[0].clone();
         }
@@ -118,7 +119,7 @@ impl Program {
                 break;
             }
             let (a, b, k) = (rng.below(values.len()), rng.below(values.len()), rng.below(1024));
-            let line = Line { what: *rng.of(ALL), a, b, k, replicated: false };
+            let line = Line { what: *rng.choose(ALL), a, b, k, replicated: false };
             let shape = |v: usize| values[v].shape().expect("lines that are kept have results");
             if !line.what.takes(&shape(a), &shape(b), k) {
                 continue;
@@ -178,7 +179,7 @@ impl Program {
                     && (!l.what.prints() || (0..*k).all(printed))
             };
             let ready: Vec<usize> = (0..self.lines.len()).filter(ready).collect();
-            order.push(*rng.of(&ready));
+            order.push(*rng.choose(&ready));
         }
         order
     }

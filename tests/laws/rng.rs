@@ -23,7 +23,7 @@ impl Rng {
         (self.number() >> 11) as usize % n.max(1)
     }
     /// Returns an element of the list.
-    pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    pub(crate) fn choose<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
     /// Returns true once in n times, on average.

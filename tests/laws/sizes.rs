@@ -13,7 +13,7 @@ fn size(rng: &mut Rng) -> usize {
     match rng.below(5) {
         0 => power.wrapping_sub(1),
         1 => power.wrapping_add(1),
-        2 => *rng.of(&[0, 1, 2, 3, 8, usize::MAX, i64::MAX as usize, i64::MAX as usize + 1]),
+        2 => *rng.choose(&[0, 1, 2, 3, 8, usize::MAX, i64::MAX as usize, i64::MAX as usize + 1]),
         _ => power,
     }
 }
@@ -52,9 +52,9 @@ fn step(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Array {
 fn sizes_near_the_limits_are_rejected_or_right() {
     law(300, |seed| {
         let mut rng = Rng::new(seed);
-        let mesh = Mesh::new([("X", *rng.of(&[2, 16])), ("Y", 2)]).expect("two axes make a mesh");
+        let mesh = Mesh::new([("X", *rng.choose(&[2, 16])), ("Y", 2)]).expect("two axes make a mesh");
         let shape: Vec<usize> = (0..1 + rng.below(3)).map(|_| size(&mut rng)).collect();
-        let dtype = *rng.of(&[F32, F64, U8, Bool]);
+        let dtype = *rng.choose(&[F32, F64, U8, Bool]);
         let first = match rng.below(4) {
             0 => dtype.array_type(&shape[..]),
             1 => dtype.array_type(&shape[..]).on(&mesh, Spec::replicated(shape.len())),

@@ -49,7 +49,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     let mut all: Vec<Case> = Vec::new();
     let mut case = |name: String, f: Box<dyn Fn() -> Result<Vec<Array>>>| all.push((name, f));
     let (rows, columns) = (260 + rng.below(300), 500 + rng.below(700));
-    let devices = *rng.of(&[2, 3, 4, 8]);
+    let devices = *rng.choose(&[2, 3, 4, 8]);
     type Body = fn(&Array) -> Array;
     let bodies: [(&str, Body); 18] = [
         ("elementwise", |x| (x.sin() * 1.7 - x).exp() / (x.square() + 3.0)),

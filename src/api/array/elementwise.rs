@@ -458,12 +458,12 @@ fn broadcast_type(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh,
         for (name, set) in sets {
             let split = |a: &Axis| all.contains(a) && (name == "unreduced" || !repeated(a));
             if let Some(axis) = set.iter().find(split) {
-                let whole = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
+                let reduced = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
                 let message = format!(
                     "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split"
                 );
                 return Err(Fault::new(ErrorKind::Sharding, message)
-                    .help(format!("reshard operand {k}: `.reshard({whole})`"))
+                    .help(format!("reshard operand {k}: `.reshard({reduced})`"))
                     .highlight(*k, TypePart::Sets));
             }
         }

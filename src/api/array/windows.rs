@@ -506,8 +506,8 @@ fn num_shards(ty: &ArrayType, axes: &Axes) -> usize {
 fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<ConvPlan, Fault> {
     let rank = x.rank();
     if rank != w.rank() || rank < 2 {
-        let told = format!("the array has rank {rank} and the filter rank {}", w.rank());
-        return Err(shape_fault(format!("{told}: both need rank 2 plus the number of spatial dimensions"))
+        let ranks = format!("the array has rank {rank} and the filter rank {}", w.rank());
+        return Err(shape_fault(format!("{ranks}: both need rank 2 plus the number of spatial dimensions"))
             .help("reshape one: `x.reshape([1, features, …])`, `w.reshape([out, in, …])`"));
     }
     let [xd, wd, yd] = layout_dims(&options.layout, rank)?;
@@ -578,11 +578,11 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
         // dimensions that would be merged again must not be sharded in between
         let parts = [(0, x, xd.features), (1, w, wd.batch), (1, w, wd.features)];
         if let Some((k, ty, d)) = parts.into_iter().find(|p| num_shards(p.1, &axes(p.1, p.2)) > 1) {
-            let whole = ty.spec.padded(rank).with_dim(d, &Axes::none());
-            let told =
+            let unsharded = ty.spec.padded(rank).with_dim(d, &Axes::none());
+            let message =
                 format!("grouped features must be unsharded, but dimension {d} of operand {k} is sharded");
-            return Err(Fault::new(ErrorKind::Sharding, format!("{told} over {}", axes(ty, d)))
-                .help(format!("reshard operand {k}: `.reshard({whole})`"))
+            return Err(Fault::new(ErrorKind::Sharding, format!("{message} over {}", axes(ty, d)))
+                .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
                 .highlight_dim(k, d));
         }
     }
@@ -592,11 +592,11 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
     };
     let fits = (x.shape[d] / n).is_multiple_of(num_shards(x, &kept));
     if !fits && options.out_sharding.is_none() {
-        let whole = x.spec.padded(rank).with_dim(d, &Axes::none());
+        let unsharded = x.spec.padded(rank).with_dim(d, &Axes::none());
         let message =
             format!("{kept} does not divide a group of the batch, {} of {}", x.shape[d] / n, x.shape[d]);
         return Err(Fault::new(ErrorKind::Sharding, message)
-            .help(format!("reshard operand 0: `.reshard({whole})`"))
+            .help(format!("reshard operand 0: `.reshard({unsharded})`"))
             .highlight_dim(0, d));
     }
     let cuts = [

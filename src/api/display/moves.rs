@@ -125,7 +125,7 @@ impl MovementDiagram {
             text(&mut body, MARGIN_PX, y, "start", "#555", "", &line);
             y += LINE_PX;
         }
-        let (height, told) =
+        let (height, title) =
             (y - FONT_PX + MARGIN_PX / 2.0, escape(&format!("{title}: {}", self.sent.join("; "))));
         let period = 1.5 * self.stages.len() as f64;
         let style = if steps {
@@ -139,7 +139,7 @@ impl MovementDiagram {
         };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH_PX:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {WIDTH_PX:.0} \
-             {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"{FONT_PX}\" role=\"img\">\n<title>{told}</title>\n\
+             {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"{FONT_PX}\" role=\"img\">\n<title>{title}</title>\n\
              {style}<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#fafafa\"/>\n{body}</svg>\n"
         )
     }

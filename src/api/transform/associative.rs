@@ -107,13 +107,12 @@ fn checked_axis(all: &[Array], d: i32) -> Result<usize, Fault> {
         }
         let split = Axes::from(ty.spec.dim(axis));
         if ty.mesh.as_ref().is_some_and(|m| split.iter().any(|a| m.extent(a) > 1)) {
-            let whole = ty.spec.padded(ty.rank()).with_dim(axis, &Axes::none());
+            let unsharded = ty.spec.padded(ty.rank()).with_dim(axis, &Axes::none());
             let text = format!(
                 "dimension {axis} of array {k} is sharded over {split}, and its elements are combined"
             );
-            return Err(
-                Fault::new(ErrorKind::Sharding, text).help(format!("gather it first: `.reshard({whole})`"))
-            );
+            return Err(Fault::new(ErrorKind::Sharding, text)
+                .help(format!("gather it first: `.reshard({unsharded})`")));
         }
     }
     found.map(|f| f.0).ok_or_else(|| {

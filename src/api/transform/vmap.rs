@@ -240,8 +240,8 @@ fn batch_dim<A: Tree>(
                     show(axes)
                 );
                 // after the resharding, these axes shard only the mapped dimension
-                let there = ty.spec.padded(ty.rank()).filter_axes(|a| !axes.contains(a)).with_dim(d, axes);
-                let help = format!("move {name}: `.reshard({there})`");
+                let moved = ty.spec.padded(ty.rank()).filter_axes(|a| !axes.contains(a)).with_dim(d, axes);
+                let help = format!("move {name}: `.reshard({moved})`");
                 errors.push(reject(Fault::new(ErrorKind::Sharding, message).help(help).highlight_dim(0, d), ty));
             }
             Some(_) => {}

@@ -135,15 +135,15 @@ impl Engine for CustomEngine {
         }
         let job = CompileRequest { depth: job.depth + 1, ..job };
         let made =
-            catch_user_panic(|| self.engine.compile(job)).map_err(|said| self.panic_fault(&said))??;
+            catch_user_panic(|| self.engine.compile(job)).map_err(|message| self.panic_fault(&message))??;
         let wanted = job.spmd.outs.iter().map(|s| ExpectedResult::of_slot(job.spmd, *s)).collect();
         Ok(Arc::new(CheckedExecutable { engine: *self, inner: made, expected: wanted }))
     }
 }
 
 impl CustomEngine {
-    fn panic_fault(&self, said: &str) -> Fault {
-        Fault::new(ErrorKind::User, format!("the engine {} panicked: {said}", self.name))
+    fn panic_fault(&self, message: &str) -> Fault {
+        Fault::new(ErrorKind::User, format!("the engine {} panicked: {message}", self.name))
     }
 }
 
@@ -180,8 +180,8 @@ struct CheckedExecutable {
 impl Executable for CheckedExecutable {
     fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
         let ran = catch_user_panic(|| self.inner.call(args));
-        let results = ran.map_err(|said| Failure {
-            error: self.engine.panic_fault(&said).into(),
+        let results = ran.map_err(|message| Failure {
+            error: self.engine.panic_fault(&message).into(),
             inputs_intact: false,
         })??;
         let describe = |text: String| {

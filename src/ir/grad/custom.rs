@@ -26,9 +26,9 @@ pub(super) fn jvp_custom(prim: &CustomPrim, args: JvpArgs<'_>) -> Result<Tangent
     let turned = transpose(&back.program, &is_linear, &given, |_| CotangentExit::Fitted).map_err(|why| {
         let name = prim.declaration.name;
         let text = format!("the derivative of {name} goes backward only: its rule cannot be transposed");
-        let said = why.diagnostics().first().map_or("", |d| &d.fault.message);
+        let message = why.diagnostics().first().map_or("", |d| &d.fault.message);
         let fault = Fault::new(ErrorKind::Unsupported, text)
-            .help(format!("{said}: write the rule so that each operation is linear in the cotangents"))
+            .help(format!("{message}: write the rule so that each operation is linear in the cotangents"))
             .help("or use `grad` or `vjp`");
         b.error(fault, name, operands)
     })?;

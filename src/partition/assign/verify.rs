@@ -72,15 +72,15 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
                 check_same(p, carry, body, &body.outs[..out.len()]).map_err(at)?;
                 let slices =
                     xs.iter().zip(&body.ins[1 + plain.len()..]).chain(ys.iter().zip(&body.outs[out.len()..]));
-                for (whole, slice) in slices {
-                    let (w, s) = (&p.slots[*whole], &body.slots[*slice]);
+                for (stack, slice) in slices {
+                    let (w, s) = (&p.slots[*stack], &body.slots[*slice]);
                     let (first, rest) = (w.layout.dims.first(), w.layout.dims.get(1..));
                     if w.shape.first() != Some(length)
                         || w.shape[1..] != s.shape[..]
                         || first.is_none_or(|l| !l.sub_axes.is_empty())
                         || rest != Some(&s.layout.dims[..])
                     {
-                        return Err(at(format!("slot {whole} is not a stack of what the body has")));
+                        return Err(at(format!("slot {stack} is not a stack of what the body has")));
                     }
                 }
             }

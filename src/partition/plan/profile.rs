@@ -165,12 +165,12 @@ impl Timeline {
                 target: "atmesh",
                 ::tracing::Level::TRACE,
                 track = s.track,
-                what = s.activity.name(),
+                kind = s.activity.name(),
                 op = s.op.as_str(),
                 location = s.source.map(::tracing::field::display),
                 phase = s.phase.map(Phase::name),
                 kernel = s.kernel.as_str(),
-                begin_ns = ns(s.start),
+                start_ns = ns(s.start),
                 end_ns = ns(s.start + s.seconds),
             );
         }

@@ -568,13 +568,13 @@ fn random_programs_agree_with_the_plain_evaluation() {
             VERIFY.set(true);
             let plan = pipeline::run_pipeline(d).expect("a plan").partitioned;
             let p = plan.program;
-            let (traffic, told) = (check(&p, &expected, &args), plan.collectives);
+            let (traffic, collectives) = (check(&p, &expected, &args), plan.collectives);
             let sent =
                 p.steps.iter().filter(|s| matches!(s, Step::Reduce { combine: Reducer::AssumeEqual, .. }));
             same.set(same.get() + sent.count());
-            if told.iter().all(|c| c.messages_exact) {
-                let messages: u64 = told.iter().map(|c| c.messages).sum();
-                assert_eq!(traffic.messages as u64, messages, "{told}\n{p}");
+            if collectives.iter().all(|c| c.messages_exact) {
+                let messages: u64 = collectives.iter().map(|c| c.messages).sum();
+                assert_eq!(traffic.messages as u64, messages, "{collectives}\n{p}");
             }
             crate::exec::engine::lockstep::tests::assert_results(&p, &args, &expected);
         }));

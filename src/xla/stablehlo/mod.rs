@@ -101,12 +101,13 @@ pub(crate) fn write(program: &Program, given: &[ModuleInput], options: Options) 
         };
         let at =
             boundary_sharding(&mut w, program, &info.ty, info.placement.as_ref(), heads.len(), "argument")?;
-        let mut said = Vec::new();
-        said.extend(donated.then(|| "jax.buffer_donor = true".to_string()));
-        said.extend(at.iter().map(|at| format!("sdy.sharding = #sdy.sharding{at}")));
-        let said = if said.is_empty() { String::new() } else { format!(" {{{}}}", said.join(", ")) };
+        let mut attributes = Vec::new();
+        attributes.extend(donated.then(|| "jax.buffer_donor = true".to_string()));
+        attributes.extend(at.iter().map(|at| format!("sdy.sharding = #sdy.sharding{at}")));
+        let attributes =
+            if attributes.is_empty() { String::new() } else { format!(" {{{}}}", attributes.join(", ")) };
         let name = format!("%arg{}", heads.len());
-        heads.push(format!("{name}: {}{said}", boundary_type(&info.ty)));
+        heads.push(format!("{name}: {}{attributes}", boundary_type(&info.ty)));
         arguments.push(at);
         inputs.push(Ssa::named(name, &info.ty));
     }
@@ -132,8 +133,9 @@ pub(crate) fn write(program: &Program, given: &[ModuleInput], options: Options) 
         if ty.dtype == DType::Key {
             *x = w.words_from_key(x);
         }
-        let said = at.iter().map(|at| format!(" {{sdy.sharding = #sdy.sharding{at}}}")).collect::<String>();
-        shown.push(format!("{}{said}", boundary_type(&ty)));
+        let attributes =
+            at.iter().map(|at| format!(" {{sdy.sharding = #sdy.sharding{at}}}")).collect::<String>();
+        shown.push(format!("{}{attributes}", boundary_type(&ty)));
         results.push(at);
     }
     w.terminator("return", &outs);

@@ -131,9 +131,9 @@ fn run<T: Tree>(
         let message = format!(
             "the value that selects the branch is {ty}, unreduced over {parts}: only its sum can select"
         );
-        let whole = ty.spec.unreduced(Axes::none());
+        let summed = ty.spec.unreduced(Axes::none());
         let fault =
-            Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));
+            Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({summed})`"));
         return Err(call.error(fault, || vec![ty.to_string()]));
     }
     let Some(first) = pieces.first() else {

@@ -68,9 +68,9 @@ impl Primitive for Recurrence {
             let message = format!(
                 "operand {k}, {decay}, is unreduced over {parts}: the decay of a state must be fully reduced"
             );
-            let whole = decay.spec.unreduced(Axes::none());
+            let summed = decay.spec.unreduced(Axes::none());
             return Err(Fault::new(ErrorKind::Sharding, message)
-                .help(format!("reduce it first: `.reshard({whole})`, of operand {k}"))
+                .help(format!("reduce it first: `.reshard({summed})`, of operand {k}"))
                 .highlight(0, TypePart::Sets));
         }
         Ok(types)

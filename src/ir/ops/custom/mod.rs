@@ -131,17 +131,17 @@ impl CustomPrim {
         let examples = |k: usize| self.vmapped.iter().filter(|m| m[k]).count();
         let mut dots = 0;
         for (k, (o, named)) in operands.iter().zip(&letters.operands).enumerate() {
-            let (rank, told) = (o.ty.rank() - examples(k).min(o.ty.rank()), named.labels.len());
-            if rank < told || rank > told && !named.ellipsis {
+            let (rank, count) = (o.ty.rank() - examples(k).min(o.ty.rank()), named.labels.len());
+            if rank < count || rank > count && !named.ellipsis {
                 let least = if named.ellipsis { "at least " } else { "" };
                 return Err(shape(format!(
-                    "operand {} of {name} has {}, but `{named}` names {least}{told}",
+                    "operand {} of {name} has {}, but `{named}` names {least}{count}",
                     o.user_index(k),
                     pluralize(rank, "dimension")
                 ))
                 .help("give it an array of these dimensions, or change the subscripts"));
             }
-            dots = dots.max(rank - told);
+            dots = dots.max(rank - count);
         }
         let mut l = CustomLoops::default();
         let mut known: Vec<Option<(usize, usize)>> = Vec::new();

@@ -109,8 +109,8 @@ mod tests {
             ("...i->i", "`...` is not in all results"),
             ("i->...i", "`...` is not in all results"),
         ] {
-            let told = Subscripts::parse(text).expect_err(text).message;
-            assert!(told.contains(why), "{told}");
+            let message = Subscripts::parse(text).expect_err(text).message;
+            assert!(message.contains(why), "{message}");
         }
     }
 }

@@ -70,20 +70,20 @@ impl GatherDims {
     /// Formats the dimension numbers as parameters.
     pub(super) fn format_params(&self) -> String {
         let mut text = format!(
-            "of={}, collapsed={}, windows={}",
+            "start_index_map={}, collapsed_dims={}, offset_dims={}",
             format_list(&self.start_index_map),
             format_list(&self.collapsed_dims),
             format_list(&self.offset_dims)
         );
         if !self.batching_dims.is_empty() {
             let pairs: Vec<String> = self.batching_dims.iter().map(|(d, b)| format!("{d}:{b}")).collect();
-            text += &format!(", batching=[{}]", pairs.join(","));
+            text += &format!(", batching_dims=[{}]", pairs.join(","));
         }
-        let beyond = match self.mode {
+        let mode = match self.mode {
             OutOfBounds::Clip => ", clip",
             OutOfBounds::Drop => "",
         };
-        text + beyond
+        text + mode
     }
     /// Returns the role of each dimension of an array of this rank.
     pub(super) fn dim_roles(&self, rank: usize) -> Vec<DimRole> {

@@ -135,12 +135,12 @@ fn ranges(list: &[StridedRange], extents: &[usize]) -> Result<(), String> {
         return Err(format!("it has {} ranges for {} loops", list.len(), extents.len()));
     }
     // after interior padding, a dimension of size 1 has a step larger than its loop
-    let beyond = |(s, n): &(&StridedRange, &usize)| {
+    let is_outside = |(s, n): &(&StridedRange, &usize)| {
         !(1..=1 << 60).contains(&s.step)
             || !(0..=**n as i64).contains(&s.lo)
             || !(s.lo..=**n as i64).contains(&s.hi)
     };
-    match list.iter().zip(extents).enumerate().find(|(_, s)| beyond(s)) {
+    match list.iter().zip(extents).enumerate().find(|(_, s)| is_outside(s)) {
         None => Ok(()),
         Some((l, (s, n))) => {
             let StridedRange { lo, hi, step } = s;
@@ -164,8 +164,9 @@ fn row_kernel(
         return Err(format!("its result runs along loops {:?}, of which one is named twice", l.row_loops));
     }
     let sizes = |loops: &[usize]| loops.iter().map(|k| s.extents[*k]).collect::<Shape>();
-    let beyond: Shape = s.extents[s.rank..].iter().copied().collect();
-    let ins: Vec<(DType, Shape)> = s.accesses.iter().map(|r| (r.dtype.storage(), beyond.clone())).collect();
+    let row_shape: Shape = s.extents[s.rank..].iter().copied().collect();
+    let ins: Vec<(DType, Shape)> =
+        s.accesses.iter().map(|r| (r.dtype.storage(), row_shape.clone())).collect();
     let made = l.kernel.shapes(&ins)?;
     let is = (s.dtype.storage(), sizes(&l.row_loops));
     if made.get(l.result_index) != Some(&is) {
@@ -182,8 +183,8 @@ fn row_kernel(
         RowSharding::Sum { dims: over } => over,
         RowSharding::Unsharded | RowSharding::Scan { .. } | RowSharding::TopK { .. } => Vec::new(),
     };
-    if let Some(a) = sums.iter().find(|a| **a >= beyond.rank()) {
-        return Err(format!("it sums over dimension {a} of rows that have {}", beyond.rank()));
+    if let Some(a) = sums.iter().find(|a| **a >= row_shape.rank()) {
+        return Err(format!("it sums over dimension {a} of rows that have {}", row_shape.rank()));
     }
     let expected = result.spec.unreduced_axes();
     let (mut partials, mut split) = (false, Axes::none());
@@ -237,8 +238,8 @@ fn positions(p: &AccessPiece, ty: &ArrayType) -> Result<(), String> {
         let (lo, hi, most) = position_range(map, &p.ranges);
         // positions in a window may be out of bounds: the piece does not apply to them
         if map.terms.len() < 2 && (lo < 0 || hi >= *n as i128) {
-            let beyond = if lo < 0 { lo } else { hi };
-            return Err(format!("it reads position {beyond} of dimension {d}, which has size {n}"));
+            let position = if lo < 0 { lo } else { hi };
+            return Err(format!("it reads position {position} of dimension {d}, which has size {n}"));
         }
         let steps: i128 = map.terms.iter().map(|(l, _)| i128::from(p.ranges[*l].len())).sum();
         let reach = map.window_reach(&p.ranges);
