@@ -255,10 +255,10 @@ impl Array {
         if kind != Reduction::Sum {
             return made;
         }
-        let all = window.iter().product::<usize>();
+        let all: f64 = window.iter().map(|n| *n as f64).product();
         let inside = options.padding == Padding::Valid && options.base_dilation.is_none();
         if inside {
-            return made.binary_with(Binary::Div, all as f64, call);
+            return made.binary_with(Binary::Div, all, call);
         }
         let ones = apply1(prims::full(super::creation::fresh_type(ty), Scalar::one(ty.dtype)), &[], call);
         made.binary_with(Binary::Div, ones.reduce_windows(kind, &window, &options, call), call)
