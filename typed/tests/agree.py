@@ -2,7 +2,7 @@
 """Writes agreement/cases.rs: for every equation of the conformance cases whose op has a static rule, whether rustc finds the rule to hold, and the type.
 
 Run from anywhere: `python3 typed/tests/agree.py`. What is left out, and why, is counted in agreement/left_out.txt. The first
-line of cases.rs has a digest of the files that it was made from, which tests/agreement.rs compares.
+line of cases.rs has a digest of the files that it was made from, which tests/generated.rs compares.
 """
 import collections, glob, json, os, re, subprocess, zlib
 

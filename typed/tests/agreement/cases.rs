@@ -1,4 +1,4 @@
-// Written by typed/tests/agree.py from files of digest 260df8b1. Do not edit.
+// Written by typed/tests/agree.py from files of digest 68ce8bfe. Do not edit.
 pub mod m0 {
     use crate::queries::*;
     mesh! { pub struct Pod { X: 4 } }
