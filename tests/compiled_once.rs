@@ -296,7 +296,7 @@ fn options_after_a_call_hold() {
                         compiled.report().donated_bytes
                     )
                 }
-                Err(e) => e.to_string(),
+                Err(e) => format!("{e}"),
             }
         }};
     }

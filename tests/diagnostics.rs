@@ -1,7 +1,11 @@
 //! Errors as a user sees them: which ones are reported, in which order, each once, and on which
 //! source lines.
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind};
+use error_checks::Unquoted as _;
+use std::path::{Path, PathBuf};
 
 /// Returns the operation and line of each diagnostic.
 fn ops_and_lines(error: &Error) -> Vec<(String, u32)> {
@@ -250,6 +254,71 @@ fn colours_are_for_terminals() {
     assert!(message.contains(&error.colored()) && error.colored().contains('\x1b'), "{message}");
     assert!(picture.contains(&x.visualize().colored()), "{picture}");
     let [picture, message] = run("NO_COLOR");
-    assert!(message.contains(&error.to_string()) && !message.contains('\x1b'), "{message}");
+    assert!(message.contains(&format!("{error}")) && !message.contains('\x1b'), "{message}");
     assert!(picture.contains(&x.visualize().to_string()) && !picture.contains('\x1b'), "{picture}");
+}
+
+#[test]
+fn searched_text_has_no_quoted_lines() {
+    let error = Array::ones([2]).sum(7 /* quoted */).ty().unwrap_err();
+    assert!(format!("{error}").contains("quoted"), "{error}");
+    let text = error.unquoted();
+    assert!(!text.contains("quoted"), "{text}");
+    let parts = ["sum", "there is no dimension 7", "tests/diagnostics.rs:", "float32[2]", "help: "];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+}
+
+/// Returns the Rust files in a folder and its subfolders.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => rust_files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
+        .collect()
+}
+
+/// Returns true if code ends with an error: a variable `e`, `err` or `error`, or a call of
+/// `unwrap_err` or `expect_err`.
+fn ends_with_error(code: &str) -> bool {
+    let code = code.trim_end();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let word = &code[code.rfind(|c| !is_word(c)).map_or(0, |at| at + 1)..];
+    if !word.is_empty() {
+        return matches!(word, "e" | "err" | "error");
+    }
+    let mut depth = 0;
+    let opening = code.char_indices().rev().find(|(_, c)| {
+        depth += match c {
+            ')' => 1,
+            '(' => -1,
+            _ => 0,
+        };
+        depth == 0
+    });
+    opening.is_some_and(|(at, _)| ["unwrap_err", "expect_err"].iter().any(|call| code[..at].ends_with(call)))
+}
+
+/// A printed error quotes the line of the test, so a test that searches it may find its own words.
+/// Tests search `error.unquoted()`, and print errors by `format!`.
+#[test]
+fn tests_do_not_search_quoted_lines() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut found = Vec::new();
+    let call = concat!(".to_", "string()");
+    for path in rust_files(&folder).iter().filter(|path| !path.starts_with(folder.join("ui"))) {
+        let text = std::fs::read_to_string(path).expect("it can be read");
+        for (at, _) in text.match_indices(call).filter(|(at, _)| ends_with_error(&text[..*at])) {
+            let line = text[..at].lines().count();
+            found.push(format!("{}:{line}", path.display()));
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "write `.unquoted()` (of `tests/error_checks`) to search an error, `format!` to print it:\n{}",
+        found.join("\n")
+    );
 }

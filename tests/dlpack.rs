@@ -1,12 +1,15 @@
 //! DLPack: an imported tensor is read in place and released once, an exported tensor shares the
 //! array's memory, and bad tensors are errors.
 
+mod error_checks;
+
 use atmesh::dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor};
 use atmesh::dlpark::metadata::Dynamic;
 use atmesh::dlpark::versioned::Dlpack;
 use atmesh::dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use atmesh::prelude::*;
 use atmesh::{Complex, Element, ErrorKind};
+use error_checks::Unquoted as _;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -233,7 +236,7 @@ fn what_cannot_come_in_is_an_error() {
     let rejected = |tensor: Dlpack, kind: ErrorKind, expected: &str| {
         let error = taken(tensor).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        let text = error.to_string();
+        let text = error.unquoted();
         assert!(
             text.contains(expected) && text.contains("from_dlpack") && text.contains("dlpack.rs"),
             "{text}"

@@ -1,9 +1,12 @@
 //! Donated arguments: their memory is reused for results where that is safe, and results are equal
 //! bit by bit in every case.
 
+mod error_checks;
+
 use atmesh::engine::ExecutionReport;
 use atmesh::prelude::*;
 use atmesh::{EngineKind, ErrorKind};
+use error_checks::Unquoted as _;
 
 type List = Vec<Array>;
 
@@ -427,13 +430,13 @@ fn an_argument_that_does_not_exist_cannot_be_donated() -> Result<()> {
     let region = jit(shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x + 1.0)).donate(1);
     let twice = jit(jit(|x: &Array| x + 1.0)).donate([0, 1]);
     for f in [region, twice] {
-        let e = f.call(x()).unwrap_err().to_string();
+        let e = f.call(x()).unwrap_err().unquoted();
         assert!(e.contains("cannot donate argument 1: there is 1 argument"), "{e}");
     }
     let f = jit(|a: &Array, b: &Array| a + b).donate(2);
-    let e = f.call((x(), x())).unwrap_err().to_string();
+    let e = f.call((x(), x())).unwrap_err().unquoted();
     assert!(e.contains("cannot donate argument 2: there are 2 arguments"), "{e}");
-    let e = jit(|| Array::from(1)).donate(0).call(()).unwrap_err().to_string();
+    let e = jit(|| Array::from(1)).donate(0).call(()).unwrap_err().unquoted();
     assert!(e.contains("there are 0 arguments") && e.contains("leave `.donate(..)` out"), "{e}");
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Explanations of collectives: the chain of operations is the program's, and each suggestion saves
 //! what it promises once it is applied.
 
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::{CollectiveKind, Collectives, Explanation};
+use error_checks::Unquoted as _;
 
 fn mesh() -> Result<Mesh> {
     Mesh::without_devices([("data", 4), ("model", 8)])
@@ -126,7 +129,7 @@ fn nothing_is_promised_where_nothing_helps() -> Result<()> {
     // computes four times as much.
     assert!(why.suggestions.is_empty() && why.tried > 0, "{why}");
     assert!(why.to_string().ends_with("none of them moves fewer bytes\n"), "{why}");
-    let error = f.explain(x(), 1).expect_err("there is one").to_string();
+    let error = f.explain(x(), 1).expect_err("there is one").unquoted();
     assert!(error.contains("collective 1 is asked for, but there are 1"), "{error}");
     assert!(f.lower(x())?.explain(7).is_err());
     Ok(())

@@ -1,8 +1,11 @@
 //! `.npy` files: files written by numpy are read, and a file in another format, or shorter than its
 //! header says, is an error.
 
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::{Args, ErrorKind};
+use error_checks::Unquoted as _;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::id;
@@ -57,12 +60,12 @@ fn a_header_that_promises_more_than_the_file_holds_is_rejected() {
     ] {
         let error = load("bomb", &file(&header(descr, false, shape), &[0; 8])).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Shape), "{shape}: {error}");
-        assert!(error.to_string().contains("load_npy"), "{error}");
+        assert!(error.unquoted().contains("load_npy"), "{error}");
     }
     let error = load("short", &file(&header("<f4", false, "(3, 2)"), &[0; 8])).unwrap_err();
-    assert!(error.to_string().contains("float32[3,2] takes 24 bytes, but the file holds 8"), "{error}");
+    assert!(error.unquoted().contains("float32[3,2] takes 24 bytes, but the file holds 8"), "{error}");
     let error = load("long", &file(&header("<f4", false, "(1,)"), &[0; 8])).unwrap_err();
-    assert!(error.to_string().contains("float32[1] takes 4 bytes, but the file holds 8"), "{error}");
+    assert!(error.unquoted().contains("float32[1] takes 4 bytes, but the file holds 8"), "{error}");
 }
 
 /// A file without an end, such as `/dev/zero`, or one without a writer, is an error instead of
@@ -72,7 +75,7 @@ fn a_header_that_promises_more_than_the_file_holds_is_rejected() {
 fn only_regular_files_are_read() {
     for path in ["/dev/zero", "/dev/null", "/"] {
         let error = Array::load_npy(path).unwrap_err();
-        assert!(error.to_string().contains("not a regular file"), "{error}");
+        assert!(error.unquoted().contains("not a regular file"), "{error}");
     }
     let fifo = std::env::temp_dir().join(format!("atmesh-files-{}-fifo", id()));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -150,10 +153,10 @@ fn what_is_no_file_of_numbers_is_an_error() {
     ] {
         let error = load("bad", &file(&text, &[0; 8])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Data, "{text}");
-        assert!(error.to_string().contains(why), "{text}: {error}");
+        assert!(error.unquoted().contains(why), "{text}: {error}");
     }
     let error = load("bool", &file(&header("|b1", false, "(2,)"), &[1, 2])).unwrap_err();
-    assert!(error.to_string().contains("neither true nor false"), "{error}");
+    assert!(error.unquoted().contains("neither true nor false"), "{error}");
     for bytes in [&b""[..], b"\x93NUMPY", b"PK\x03\x04 and so on", b"\x93NUMPY\x09\x00\x01\x00 "] {
         assert_eq!(load("magic", bytes).unwrap_err().kind(), ErrorKind::Data);
     }
@@ -161,7 +164,7 @@ fn what_is_no_file_of_numbers_is_an_error() {
         x.save_npy("never.npy")?;
         Ok(x.clone())
     });
-    let error = traced.call(Array::ones([2])).unwrap_err().to_string();
+    let error = traced.call(Array::ones([2])).unwrap_err().unquoted();
     assert!(error.contains("`save_npy` needs concrete data"), "{error}");
 }
 
@@ -169,12 +172,12 @@ fn what_is_no_file_of_numbers_is_an_error() {
 #[test]
 fn records_and_archives_are_named() {
     let records = "{'descr': [('mass', '<f4'), ('id', '<i8')], 'fortran_order': False, 'shape': (2,), }";
-    let error = load("records", &file(records, &[0; 24])).unwrap_err().to_string();
+    let error = load("records", &file(records, &[0; 24])).unwrap_err().unquoted();
     for part in ["its elements are records, with the fields mass, id", "np.save(path, x['mass'])"] {
         assert!(error.contains(part), "{error}");
     }
     let error =
-        load("archive", b"PK\x03\x04\x14\x00\x00\x00\x00\x00\x00\x00\x21\x00").unwrap_err().to_string();
+        load("archive", b"PK\x03\x04\x14\x00\x00\x00\x00\x00\x00\x00\x21\x00").unwrap_err().unquoted();
     for part in ["a zip archive of arrays (.npz)", "unzip"] {
         assert!(error.contains(part), "{error}");
     }
@@ -208,11 +211,11 @@ fn several_arrays_in_one_file() {
     let read = Array::load_npy_all(&scratch.0).unwrap();
     assert_eq!(type_of(&read), "(int32[3], float32[2,2], uint8[])");
     assert_eq!(read[0].to_vec::<i32>().unwrap(), [1, 2, 3]);
-    let error = Array::load_npy(&scratch.0).unwrap_err().to_string();
+    let error = Array::load_npy(&scratch.0).unwrap_err().unquoted();
     assert!(error.contains("more than one array") && error.contains("load_npy_all"), "{error}");
     let mut bytes = std::fs::read(&scratch.0).unwrap();
     bytes.pop();
-    let error = Array::load_npy_all(&Scratch::new("cut", &bytes).0).unwrap_err().to_string();
+    let error = Array::load_npy_all(&Scratch::new("cut", &bytes).0).unwrap_err().unquoted();
     assert!(error.contains("array 2: uint8[] takes 1 bytes"), "{error}");
     assert!(Array::load_npy_all(&Scratch::new("none", &[]).0).unwrap().is_empty());
 }
@@ -236,13 +239,13 @@ fn saving_replaces_regular_files_only() {
     std::fs::remove_file(&pipe.0).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
     for special in [&pipe.0, &PathBuf::from("/dev/null"), &std::env::temp_dir()] {
-        let error = x.save_npy(special).unwrap_err().to_string();
+        let error = x.save_npy(special).unwrap_err().unquoted();
         assert!(error.contains("it is not a regular file, so it is not replaced"), "{error}");
     }
     let ring = Scratch::new("ring", &[]);
     std::fs::remove_file(&ring.0).unwrap();
     symlink(&ring.0, &ring.0).unwrap();
-    assert!(x.save_npy(&ring.0).unwrap_err().to_string().contains("too many symbolic links"));
+    assert!(x.save_npy(&ring.0).unwrap_err().unquoted().contains("too many symbolic links"));
 }
 
 /// Two threads save one file and one directory; every save succeeds, and every read finds a
@@ -413,7 +416,7 @@ fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
     );
     // A directory with other files is not replaced.
     std::fs::write(dir.0.join("notes.txt"), "mine").unwrap();
-    let error = tree::save_npy(&saved, &dir.0).unwrap_err().to_string();
+    let error = tree::save_npy(&saved, &dir.0).unwrap_err().unquoted();
     assert!(error.contains("notes.txt"), "{error}");
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! Gradients of weights that are sharded over the devices of the batch: each is summed once, and
 //! scattered to its sharding.
 
+mod error_checks;
+
 use CollectiveKind::{AllReduce, ReduceScatter};
 use atmesh::prelude::*;
 use atmesh::{CollectiveKind, Collectives, einsum_to};
+use error_checks::Unquoted as _;
 
 /// Returns the reductions among the collectives, with the bytes that the busiest device receives.
 fn sums(c: &Collectives) -> Vec<(CollectiveKind, u64)> {
@@ -133,7 +136,7 @@ fn other_factors_that_are_reduced_are_rejected_with_fixits_that_gather_nothing()
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
     let x = Array::ones([4, 8]).put(&mesh, p!["data", _]);
     let g = Array::ones([8]).put(&mesh, p![; R: "tensor"]);
-    let error = (&x * &g).ty().expect_err("nothing is split over tensor").to_string();
+    let error = (&x * &g).ty().expect_err("nothing is split over tensor").unquoted();
     let fixits = [
         "reshard operand 0: `.reshard(p![\"data\", _; R: \"tensor\"])`",
         "reshard operand 1: `.reshard(p![_])`",
@@ -144,7 +147,7 @@ fn other_factors_that_are_reduced_are_rejected_with_fixits_that_gather_nothing()
     );
     // Reduced over both: only one fix gathers nothing.
     let g = Array::ones([4, 8]).put(&mesh, p![_, _; R: "data"]);
-    let error = (&x * &g).ty().expect_err("both have the dimension").to_string();
+    let error = (&x * &g).ty().expect_err("both have the dimension").unquoted();
     assert!(error.contains("reshard operand 1") && !error.contains("reshard operand 0"), "{error}");
     assert!((&x * g.reshard(p![_, _])).ty().is_ok());
     Ok(())

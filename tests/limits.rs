@@ -4,6 +4,7 @@
 use atmesh::nd::{Array1, Ix1};
 use atmesh::prelude::*;
 use atmesh::{Axes, EngineKind, Error, ErrorKind};
+use error_checks::Unquoted as _;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -225,7 +226,7 @@ fn memory_that_the_system_rejects_is_an_error() {
     // give errors.
     let rejected = |what: &str, e: Option<Error>| {
         let e = e.unwrap_or_else(|| panic!("{what}: there was memory"));
-        assert!(e.kind() == ErrorKind::Data && e.to_string().contains("has no"), "{what}: {e}");
+        assert!(e.kind() == ErrorKind::Data && e.unquoted().contains("has no"), "{what}: {e}");
         assert!(!e.diagnostics()[0].op.is_empty(), "{what}: {e}");
     };
     let mesh = Mesh::new([("X", 4)]).unwrap();

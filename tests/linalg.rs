@@ -2,8 +2,11 @@
 //! matrices, and derivatives.
 #![cfg(feature = "linalg")]
 
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::{EngineKind, ErrorKind, PcastTo, Result, TriangularOptions};
+use error_checks::Unquoted as _;
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
 
@@ -121,15 +124,15 @@ fn what_is_rejected_says_what_to_write() -> Result<()> {
     ] {
         let e = y.ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Sharding);
-        assert!(e.to_string().contains(".reshard(p![_, _, _])"), "{e}");
+        assert!(e.unquoted().contains(".reshard(p![_, _, _])"), "{e}");
     }
     assert_eq!(bits(&split.reshard(p![_, _, _]).inv()), bits(&a.inv()));
     // Batches with other shardings.
     let (x, y) = (a.put(&mesh, p!["X"]), a.put(&mesh, p![_, _, _]));
     let e = x.solve(&y).ty().unwrap_err();
-    assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains("solve"), "{e}");
+    assert!(e.kind() == ErrorKind::Sharding && e.unquoted().contains("solve"), "{e}");
     let e = y.reshard(p![_, _, _; R: "X"]).inv().ty().unwrap_err();
-    assert!(e.to_string().contains("reduced over X") && e.to_string().contains(".reshard("), "{e}");
+    assert!(e.unquoted().contains("reduced over X") && e.unquoted().contains(".reshard("), "{e}");
     // Per device: a value that is reduced over a manual axis is cast to varying.
     let per_device = |varying: bool| {
         let body = move |a: &Array| {
@@ -139,7 +142,7 @@ fn what_is_rejected_says_what_to_write() -> Result<()> {
         shard_map(&mesh, p![], p!["X"], body).call(&a)
     };
     let e = per_device(false).unwrap_err();
-    assert!(e.to_string().contains("make it varying: `.pvary(\"X\")`, of operand 0"), "{e}");
+    assert!(e.unquoted().contains("make it varying: `.pvary(\"X\")`, of operand 0"), "{e}");
     assert_eq!(bits(&per_device(true)?.slice(ix![..2])), bits(&a.inv()));
     // Shapes and element types.
     let wide = numbers(F32, &[2, 3, 4]);
@@ -155,7 +158,7 @@ fn what_is_rejected_says_what_to_write() -> Result<()> {
     for y in shape.iter().chain(&rank).chain(&unlike) {
         assert_eq!(y.ty().unwrap_err().kind(), ErrorKind::Shape, "{:?}", y.ty());
     }
-    assert!(wide.inv().ty().unwrap_err().to_string().contains(".pinv(None)"));
+    assert!(wide.inv().ty().unwrap_err().unquoted().contains(".pinv(None)"));
     assert_eq!(wide.pinv(None).shape()?, [2, 4, 3]);
     for y in [Array::from([[1, 2], [3, 4]]).inv(), a.solve(a.astype(F64)), Array::from([[true]]).svdvals()] {
         assert_eq!(y.ty().unwrap_err().kind(), ErrorKind::Dtype);
@@ -261,7 +264,7 @@ fn derivatives_where_they_are_delicate() -> Result<()> {
     near(&(grad(&wide, |a| f(&a)) * &t).sum(..), &wanted, 1e-6);
     for rejected in [grad(wide.t(), |a| a.qr(true).0.sum(..)), grad(&wide, |a| a.svd(true).0.sum(..))] {
         let e = rejected.ty().unwrap_err();
-        assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("(false)"), "{e}");
+        assert!(e.kind() == ErrorKind::Unsupported && e.unquoted().contains("(false)"), "{e}");
     }
     Ok(())
 }

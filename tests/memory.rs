@@ -1,11 +1,14 @@
 //! Peak memory of devices: by class, by parameter, with donated arguments; compared with sums by
 //! hand.
 
+mod error_checks;
+
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 use atmesh::{
     Args as _, CheckpointPolicy, CollectiveKind, Memory, MemoryClass, Phase, Tree, checkpoint_with,
 };
+use error_checks::Unquoted as _;
 
 const F: u64 = 4;
 
@@ -205,7 +208,7 @@ fn a_name_that_nothing_has_is_rejected() -> Result<()> {
             x.sin().checkpoint_name("scores").exp()
         })
     };
-    let error = grad(Array::from(1.0f32), typo).ty().expect_err("nothing is named so").to_string();
+    let error = grad(Array::from(1.0f32), typo).ty().expect_err("nothing is named so").unquoted();
     assert!(
         error.contains("the policy saves values named \"score\"") && error.contains("its names are scores"),
         "{error}"

@@ -1,9 +1,12 @@
 //! Regions of a program whose axes have another type than outside: in compiled functions, loops and
 //! derivatives.
 
+mod error_checks;
+
 use atmesh::nd::ArrayD;
 use atmesh::prelude::*;
 use atmesh::{Axes, Axis, AxisType, auto_axes_over, explicit_axes_over};
+use error_checks::Unquoted as _;
 
 fn close(a: &Array, b: &Array) {
     let (a, b) = (a.reshard(p![]), b.clone());
@@ -290,7 +293,7 @@ fn captures_are_whole_or_refused() -> Result<()> {
                     match f.call(&x) {
                         Err(e) => {
                             assert!(bad, "{said}: {e}");
-                            let e = e.to_string();
+                            let e = e.unquoted();
                             assert!(
                                 e.contains("pass it as an argument") && e.contains("modes.rs"),
                                 "{said}: {e}"
@@ -322,7 +325,7 @@ fn the_ways_out_of_a_sharded_capture() -> Result<()> {
     let mesh = Mesh::new([("s", 4)])?;
     let w = Array::arange(1.0..5.0f32).put(&mesh, p!["s"]);
     let x = Array::ones([8]).put(&mesh, p!["s"]);
-    let e = shard_map(&mesh, p!["s"], p!["s"], |x: &Array| x * w.sum(..)).call(&x).unwrap_err().to_string();
+    let e = shard_map(&mesh, p!["s"], p!["s"], |x: &Array| x * w.sum(..)).call(&x).unwrap_err().unquoted();
     assert!(e.contains("`p![\"s\"]`") && e.contains("`.reshard(p![_])`"), "{e}");
     let blocks = shard_map(&mesh, (p!["s"], p!["s"]), p!["s"], |x: &Array, w: &Array| x * w.sum(..));
     assert_eq!(blocks.call((&x, &w))?.to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]);

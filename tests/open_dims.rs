@@ -1,8 +1,11 @@
 //! Hints about placement other than shardings: dimensions left open, and limits on implicit
 //! resharding.
 
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::{CollectiveKind, ImplicitReshard, vmap};
+use error_checks::Unquoted as _;
 
 fn spec(x: &Array) -> Result<Spec> {
     Ok(x.sharding()?.map_or(p![], |s| s.spec))
@@ -51,10 +54,10 @@ fn only_constraints_leave_dimensions_open() -> Result<()> {
     let x = Array::ones([8, 4]);
     let on = x.put(&mesh, p!["X", _]);
     for rejected in [x.put(&mesh, p!["?", _]).ty(), on.reshard(p!["?", _]).ty(), on.sum_to(1, p!["?"]).ty()] {
-        let error = rejected.expect_err("it is no constraint").to_string();
+        let error = rejected.expect_err("it is no constraint").unquoted();
         assert!(error.contains("leaves a dimension open, which only a constraint may"), "{error}");
     }
-    let error = Mesh::new([("?", 2)]).expect_err("no axis is named so").to_string();
+    let error = Mesh::new([("?", 2)]).expect_err("no axis is named so").unquoted();
     assert!(error.contains("is not a name for an axis"), "{error}");
     Ok(())
 }

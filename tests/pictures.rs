@@ -1,7 +1,10 @@
 //! Pictures: those of the reference, character by character, and those that only this crate draws.
 
+mod error_checks;
+
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::{ArrayType, Mesh, Picture, Sharding, Spec, p};
+use error_checks::Unquoted as _;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
@@ -483,13 +486,13 @@ fn what_moves_is_found_out() {
     "#]]
     .assert_eq(&parts.data_movement(&x).unwrap().to_string());
     for f in [|x: &Array| x * x, |x: &Array| x + 1, |x: &Array| x.max(0) * x] {
-        let e = jit(f).data_movement(&x).unwrap_err().to_string();
+        let e = jit(f).data_movement(&x).unwrap_err().unquoted();
         assert!(e.contains("does more than move and add"), "{e}");
     }
     let large = Array::arange(0..512).put(&mesh, p!["X"]);
-    assert!(jit(|x: &Array| -x).data_movement(&large).unwrap_err().to_string().contains("too large"));
+    assert!(jit(|x: &Array| -x).data_movement(&large).unwrap_err().unquoted().contains("too large"));
     let summands = parts.call(&x).unwrap();
-    assert!(jit(|x: &Array| -x).data_movement(&summands).unwrap_err().to_string().contains("unreduced"));
+    assert!(jit(|x: &Array| -x).data_movement(&summands).unwrap_err().unquoted().contains("unreduced"));
     // Without a mesh there is one device.
     let alone = jit(|x: &Array| -x).data_movement(&Array::from([1, 2])).unwrap();
     assert!(alone.to_string().ends_with("CPU 0: -1<0 -2<0\nnothing is sent\n"), "{alone}");

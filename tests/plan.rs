@@ -1,8 +1,11 @@
 //! Compares plans with computations by hand.
 
+mod error_checks;
+
 use atmesh::plan::{Bound, EntryKind, Link, Machine, Plan};
 use atmesh::prelude::*;
 use atmesh::{CollectiveKind, Error, Phase};
+use error_checks::Unquoted as _;
 
 /// Returns a machine with unrelated figures, so that using a wrong one shows.
 fn machine() -> Machine {
@@ -459,7 +462,7 @@ fn a_machine_that_is_none_is_rejected() -> Result<()> {
         (Machine::tpu_v5e().torus([4, 0]), "size of a dimension of the torus"),
         (machine().memory_reserve(1.5), "share of memory in reserve"),
     ] {
-        let error = plan(&bad).unwrap_err().to_string();
+        let error = plan(&bad).unwrap_err().unquoted();
         assert!(error.contains(part) && error.contains("tests/plan.rs"), "{error}");
     }
     // An axis over which nothing moves needs no link.

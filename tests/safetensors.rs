@@ -1,6 +1,9 @@
 //! `.safetensors` files: reading and writing files of other libraries.
 
+mod error_checks;
+
 use atmesh::prelude::*;
+use error_checks::Unquoted as _;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -8,7 +11,7 @@ fn place(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("atmesh-{}-{name}.safetensors", std::process::id()))
 }
 fn rejected<T>(read: Result<T>) -> String {
-    read.err().expect("rejected").to_string()
+    read.err().expect("rejected").unquoted()
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn small_floats_are_bytes_and_unknown_types_are_named() {
     write("F4", 1).unwrap();
     let text = rejected(tree::read_safetensors(&path));
     assert!(text.contains("`up.weight`") && text.contains("F4"), "{text}");
-    let error = tree::read_safetensors(&path).unwrap_err().to_string();
+    let error = tree::read_safetensors(&path).unwrap_err().unquoted();
     assert!(error.contains("tree::read_safetensors: "), "{error}");
     std::fs::remove_file(path).unwrap();
 }

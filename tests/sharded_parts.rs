@@ -2,9 +2,12 @@
 //! in-place update moves nothing, and shifts cost a halo. The reference rejects most of this
 //! (`tests/conformance/exceptions.txt` lists its rolls); types and values are compared here.
 
+mod error_checks;
+
 use atmesh::array::{Index, IndexUpdate};
 use atmesh::prelude::*;
 use atmesh::{Collectives, ErrorKind};
+use error_checks::Unquoted as _;
 
 fn mesh() -> Mesh {
     Mesh::new([("X", 2), ("Y", 4)]).unwrap()
@@ -81,7 +84,7 @@ fn errors_say_where_the_part_may_be() {
         (ix![.., 1..-1], &["out_sharding(p![\"X\", _]).get()", "x.shift(1, 1, 0)", "x.shift(-1, 1, 0)"]),
     ];
     for (index, helps) in rows {
-        let text = sharded().slice(index).ty().unwrap_err().to_string();
+        let text = sharded().slice(index).ty().unwrap_err().unquoted();
         assert!(helps.iter().all(|help| text.contains(help)), "{text}");
         assert!(!text.contains("gather") && !text.contains(".reshard("), "{text}");
     }
@@ -187,13 +190,13 @@ fn helps_of_parts_keep_the_axes_that_divide_them() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Array::arange(0..128).reshape([8, 16]);
     let on = x.put(&mesh, p!["X", "Y"]);
-    let e = on.slice(ix![1..-1, 1..-1]).ty().unwrap_err().to_string();
+    let e = on.slice(ix![1..-1, 1..-1]).ty().unwrap_err().unquoted();
     assert!(e.contains("`x.at(ix![1..-1, 1..-1]).out_sharding(p![\"X\", _]).get()`"), "{e}");
     let part = on.at(ix![1..-1, 1..-1]).out_sharding(p!["X", _]).get();
     assert_eq!(type_of(&part), "int32[6@X,14]");
     assert_eq!(part.to_vec::<i32>()?, x.slice(ix![1..-1, 1..-1]).to_vec::<i32>()?);
     // An integer index drops its dimension, and the other one keeps its axis.
-    let e = on.slice(ix![3, 2..-2]).ty().unwrap_err().to_string();
+    let e = on.slice(ix![3, 2..-2]).ty().unwrap_err().unquoted();
     assert!(e.contains("`x.at(ix![3, 2..-2]).out_sharding(p![\"Y\"]).get()`"), "{e}");
     assert_eq!(type_of(on.at(ix![3, 2..-2]).out_sharding(p!["Y"]).get()), "int32[12@Y]");
     Ok(())

@@ -1,9 +1,12 @@
 //! Profiles of runs: every kernel on every device, with its source line, and the same results as
 //! without profiling.
 
+mod error_checks;
+
 use atmesh::plan::{Activity, Link, Machine, Timeline};
 use atmesh::prelude::*;
 use atmesh::{EngineKind, Phase};
+use error_checks::Unquoted as _;
 
 fn step(x: &Array, w: &Array) -> (Array, Array) {
     let loss = |w: Array| {
@@ -121,7 +124,7 @@ fn what_was_planned_is_beside_what_was_measured() -> Result<()> {
 fn an_engine_without_times_says_so() -> Result<()> {
     let (x, w) = arguments()?;
     let compiled = jit(step).engine(EngineKind::Reference).lower((&x, &w))?.compile()?;
-    let error = compiled.profile((&x, &w)).expect_err("the reference keeps none").to_string();
+    let error = compiled.profile((&x, &w)).expect_err("the reference keeps none").unquoted();
     assert!(error.contains("the engine reference records no times"), "{error}");
     Ok(())
 }

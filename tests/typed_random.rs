@@ -184,7 +184,7 @@ fn random_operations_agree() {
         for _ in 0..100 {
             let (query, result) = operation(&mut rng, &mesh);
             writeln!(source, "println!(\"{{:?}}\", text(<Probe<{query}>>::FOUND));").unwrap();
-            expected.push((query, result.ty().map(|t| t.to_string()).map_err(|e| e.to_string())));
+            expected.push((query, result.ty().map(|t| t.to_string()).map_err(|e| format!("{e}"))));
         }
         source.push_str("}\n");
     }

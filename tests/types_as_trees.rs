@@ -1,7 +1,10 @@
 //! Structs of types instead of structs of arrays: programs that are lowered without data.
 
+mod error_checks;
+
 use atmesh::MemoryClass;
 use atmesh::prelude::*;
+use error_checks::Unquoted as _;
 
 #[derive(Clone, Tree)]
 struct Layer<T = Array> {
@@ -78,9 +81,9 @@ fn types_are_placed_by_specs_on_a_mesh_without_devices() -> Result<()> {
     }
     // Arrays with data cannot be on this mesh, which is abstract.
     let f = jit(|x: &Array| x * 2.0).on(&large).in_specs(p!["data"]);
-    let rejected = f.lower(Array::ones([8192])).map(drop).unwrap_err().to_string();
+    let rejected = f.lower(Array::ones([8192])).map(drop).unwrap_err().unquoted();
     assert!(rejected.contains("is abstract: it has no devices that could hold data"), "{rejected}");
-    let uneven = f.lower(F32.array_type([100])).map(drop).unwrap_err().to_string();
+    let uneven = f.lower(F32.array_type([100])).map(drop).unwrap_err().unquoted();
     assert!(uneven.contains("4096"), "{uneven}");
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! forward and reverse mode, with respect to every set of operands, with unsharded and sharded
 //! operands, and including the types of tangents and cotangents.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::elementwise::Convert;
 use atmesh::program::typing::cotangent_type;
@@ -384,7 +385,7 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
     if REJECTED.iter().any(|r| r.0 == name) {
         let arrays = subject.place(&points[0], &subject.whole());
         let (_, dys) = jvp(arrays.clone(), arrays, |xs: Vec<Array>| subject.at(&xs));
-        let message = dys.first().map(|dy| dy.ty().map_or_else(|e| e.to_string(), |t| t.to_string()));
+        let message = dys.first().map(|dy| dy.ty().map_or_else(|e| e.unquoted(), |t| t.to_string()));
         assert!(message.as_ref().is_none_or(|t| t.contains("has no derivative")), "{name}: {message:?}");
         return;
     }

@@ -578,7 +578,7 @@ fn two_that_differ_in_one_field_are_two() -> Result<()> {
                 let two = match two {
                     Ok(two) => two,
                     Err(e) => {
-                        why.push(e.to_string());
+                        why.push(format!("{e}"));
                         continue;
                     }
                 };
@@ -587,7 +587,7 @@ fn two_that_differ_in_one_field_are_two() -> Result<()> {
                 let (one, two) = match (run(&prim, &placed, &xs), run(&other, &placed, &xs)) {
                     (Ok(one), Ok(two)) => (one, two),
                     (one, two) => {
-                        why.extend([one.err(), two.err()].into_iter().flatten().map(|e| e.to_string()));
+                        why.extend([one.err(), two.err()].into_iter().flatten().map(|e| format!("{e}")));
                         continue;
                     }
                 };

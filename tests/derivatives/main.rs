@@ -1,6 +1,9 @@
 //! Compares derivatives of programs with finite differences, and tests the derived programs: the
 //! values that loops save, recomputation, and errors.
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
 #[path = "../typing/evaluate.rs"]
 #[expect(dead_code, reason = "the machine runs loop nests itself")]
 mod evaluate;

@@ -3,6 +3,27 @@
 
 use atmesh::{Error, ErrorKind};
 
+/// The text of an error, for tests that search it.
+#[allow(dead_code)]
+pub(crate) trait Unquoted {
+    /// Returns the printed error without the source lines that it quotes.
+    ///
+    /// A quoted line is the test's, which often has the words that the test searches for: a search
+    /// of the whole text cannot fail then.
+    fn unquoted(&self) -> String;
+}
+
+impl Unquoted for Error {
+    fn unquoted(&self) -> String {
+        let is_quoted = |line: &str| {
+            let number = line.split_once(" |").map_or("", |(number, _)| number.trim());
+            !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+        };
+        let printed = self.to_string();
+        printed.lines().filter(|line| !is_quoted(line)).collect::<Vec<_>>().join("\n")
+    }
+}
+
 /// Returns a fault in the presentation of an error: each of its diagnostics must name an operation
 /// and a source line, and must not be an internal error of atmesh.
 pub(crate) fn flaw(error: &Error) -> Option<String> {

@@ -1,12 +1,16 @@
 //! Programs as StableHLO: the text is consistent, equals the golden text, and errors name the
 //! source line.
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
 mod checker;
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
 use atmesh::prelude::*;
 use atmesh::stablehlo::{Annotate, Options};
+use error_checks::Unquoted as _;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
@@ -192,7 +196,7 @@ fn float32_products_have_the_requested_precision() {
 fn errors_name_the_line() {
     let mesh = Mesh::auto([("X", 4)]).unwrap();
     let uneven = Array::ones([102]).put(&mesh, p!["X"]);
-    let rejected = |e: Result<atmesh::transform::StableHlo>| e.expect_err("rejected").to_string();
+    let rejected = |e: Result<atmesh::transform::StableHlo>| e.expect_err("rejected").unquoted();
     let text = rejected(jit(|x: &Array| x + 1.0).trace(&uneven).and_then(|t| t.to_stablehlo()));
     assert!(
         text.contains("dimension 0 of float32[102] is sharded into 4 uneven blocks: XLA needs even ones"),
@@ -247,7 +251,7 @@ fn a_folder_is_whole_or_not_there() {
     assert_eq!(table["arguments"][1]["file"], "capture0.npy");
     // Saving fails if a file has the folder's name.
     let file = folder.join("program.mlir");
-    let error = module.save(&file).expect_err("a file").to_string();
+    let error = module.save(&file).expect_err("a file").unquoted();
     assert!(error.contains("program.mlir"), "{error}");
     assert_eq!(names(&folder).len(), 3);
     std::fs::remove_dir_all(folder).unwrap();

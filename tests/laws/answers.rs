@@ -1,6 +1,7 @@
 //! Faulty custom primitives: each answer of a primitive, apart from its loop nests, is changed at
 //! random; then it is rejected by name, or computes what its loop nests say.
 
+use crate::error_checks::Unquoted as _;
 use crate::kernels::{numbers, off_size, read};
 use crate::{Rng, law};
 use atmesh::array::Term;
@@ -312,7 +313,7 @@ fn answers_are_rejected_or_right() {
         };
         let answers = |of| -> Prim { Arc::new(Answers { entry, seed, of }) };
         let findings = |e: &Error| {
-            let e = e.to_string();
+            let e = e.unquoted();
             // With other types or axis sets, other operations may report the error.
             let named = e.contains("answers") || matches!(of, Of::Types | Of::Linearity);
             if named && !e.contains("please report") {

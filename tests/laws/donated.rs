@@ -28,8 +28,8 @@ struct Program {
 impl Program {
     fn new(rng: &mut Rng) -> Program {
         // row fusion starts at 16 rows; a scatter of more than 512 rows may sort its updates
-        let rows = *rng.of(&[8, 15, 16, 17, 40]);
-        let indices = *rng.of(&[rows, rows, 15, 16, 17, 33, 600]);
+        let rows = *rng.choose(&[8, 15, 16, 17, 40]);
+        let indices = *rng.choose(&[rows, rows, 15, 16, 17, 33, 600]);
         let arguments = 1 + rng.below(3);
         let count = 3 + rng.below(9);
         let line = |rng: &mut Rng, k: usize| {

@@ -1,6 +1,7 @@
 //! Sizes near the limits of `usize` and `i64`: operations are rejected or typed correctly, and
 //! nothing panics or allocates.
 
+use crate::error_checks::Unquoted as _;
 use crate::error_checks::flaw;
 use crate::{Rng, law};
 use atmesh::Axes;
@@ -97,7 +98,7 @@ fn parts_are_counted() {
     let zeros = |_: &Array| Array::zeros(F32.array_type([1 << 29, 1 << 29]).on(&mesh, p![_, _; U: "X"]));
     let run = || jit(zeros).on(&mesh).call(&Array::ones([2]));
     let error =
-        catch_unwind(AssertUnwindSafe(run)).expect("no panic").expect_err("it is rejected").to_string();
+        catch_unwind(AssertUnwindSafe(run)).expect("no panic").expect_err("it is rejected").unquoted();
     let all = ["in 16 partial values has more bytes than can be counted", "full", "sizes.rs:"];
     assert!(all.iter().all(|part| error.contains(part)), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The number of workers does not affect bits: programs that are large enough for several workers
 //! run in processes with 1, 2, 3 and 8 of them.
 
+use crate::error_checks::Unquoted as _;
 use crate::programs::{Program, Written};
 use crate::{Rng, set};
 use atmesh::prelude::*;
@@ -21,7 +22,7 @@ fn bits(results: &Result<Vec<Array>>) -> String {
         }
         Ok(format!("{hash:016x}"))
     };
-    all().unwrap_or_else(|e| format!("rejected: {}", e.to_string().lines().next().unwrap_or_default()))
+    all().unwrap_or_else(|e| format!("rejected: {}", e.unquoted().lines().next().unwrap_or_default()))
 }
 
 /// Returns elements of all magnitudes, whose sums depend on their order.

@@ -2,9 +2,13 @@
 
 #![cfg(all(feature = "linalg", feature = "typed"))]
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
 mod mistakes;
 
 use atmesh::prelude::*;
+use error_checks::Unquoted as _;
 
 /// The forces between bodies: by broadcasting, by components, and by `vmap`.
 #[test]
@@ -116,7 +120,7 @@ fn arithmetic_is_as_documented() -> Result<()> {
         ("bool * float", a.gt(0) * &f, ".astype(F32)"),
         ("an index out of range", a.slice(ix![9]), "-4"),
     ] {
-        let text = rejected.ty().map(drop).expect_err(name).to_string();
+        let text = rejected.ty().map(drop).expect_err(name).unquoted();
         assert!(text.contains(help), "{name}: {text}");
     }
     Ok(())

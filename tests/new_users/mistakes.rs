@@ -1,5 +1,6 @@
 //! Mistakes at run time: each is an error that says what is wrong and what to write instead.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::prelude::*;
 use atmesh::typed::prelude::*;
 use atmesh::{VmapOptions, nd, vmap_with};
@@ -11,7 +12,7 @@ type Mistake = (&'static str, String, &'static [&'static str]);
 
 /// Returns the text of an error, or that there is none.
 fn told<T>(result: Result<T>) -> String {
-    result.err().map_or_else(|| "ACCEPTED".into(), |e| e.to_string())
+    result.err().map_or_else(|| "ACCEPTED".into(), |e| e.unquoted())
 }
 
 fn layouts() -> Result<Vec<Mistake>> {

@@ -147,7 +147,7 @@ fn what_is_done_aside_changes_nothing() {
     let numbers: Vec<f32> = (0..96 * 96).map(|i| ((i * 7919) % 1000) as f32 / 1000.0 - 0.4).collect();
     let x = Array::from(numbers).reshape([96, 96]);
     holds(40, (lines(), any::<bool>()), |(lines, donated)| {
-        let fails = |e: atmesh::Error| TestCaseError::fail(e.to_string());
+        let fails = |e: atmesh::Error| TestCaseError::fail(format!("{e}"));
         for engine in [Lockstep, Threads] {
             for x in [x.clone(), x.put(&mesh, p!["X", _]).reshard(p![_, _])] {
                 let of = |asides: bool| {

@@ -92,7 +92,7 @@ fn sums_of_pieces_have_one_order() {
         vec![vec![7, 5], vec![15, 24], vec![40, 3], vec![7, 1], vec![1, 40], vec![300, 33], vec![9, 5, 34]];
     let cases = (select(shapes), any::<[u8; 3]>(), any::<u8>(), 0..9i64, select(vec![F32, F32, F64, F16]));
     holds(200, cases, |(shape, kinds, dims, by, dtype)| {
-        let fail = |e: atmesh::Error| TestCaseError::fail(e.to_string());
+        let fail = |e: atmesh::Error| TestCaseError::fail(format!("{e}"));
         let n: usize = shape.iter().product();
         let of = |k: usize| {
             let x = (0..n).map(|i| ((i * 31 + k) as f32).sin() * 1e3).collect::<Vec<_>>();

@@ -1,5 +1,6 @@
 //! The states of values in per-device code: what each operation makes of them.
 
+use crate::error_checks::Unquoted as _;
 use crate::{X, mesh, near, placed_pair, read};
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, PcastTo};
@@ -34,7 +35,7 @@ fn judge(list: &[(&str, &str, Operation)]) -> Vec<String> {
                 Ok(ty) if !ty.spec.unreduced_axes().is_empty() => "P".into(),
                 Ok(ty) if !ty.spec.reduced_axes().is_empty() => "R".into(),
                 Ok(_) => "I".into(),
-                Err(e) if e.kind() == ErrorKind::Internal => e.to_string(),
+                Err(e) if e.kind() == ErrorKind::Internal => format!("{e}"),
                 Err(_) => "reject".into(),
             };
             i.clone()
@@ -275,7 +276,7 @@ fn an_unchecked_region_in_a_checked_one() -> Result<()> {
             shard_map(&mesh, p![], p![], inner).over("Y").unchecked().call(x)
         };
         let f = shard_map(&mesh, p!["X"], p![], both).over("X").engine(engine);
-        let e = f.call(&x).unwrap_err().to_string();
+        let e = f.call(&x).unwrap_err().unquoted();
         assert!(e.contains("one after the other: \"X\", then \"Y\""), "{e}");
         let apart = |x: &Array| {
             let inner = |x: &Array| x.psum("X").psum("Y");
@@ -376,7 +377,7 @@ fn helps_of_bodies() -> Result<()> {
             let _ = shard_map(&mesh, specs, p![], body).trace((&i, &u, &r));
             found.into_inner().expect("the body ran")
         };
-        let e = run(refused).expect_err(name).to_string();
+        let e = run(refused).expect_err(name).unquoted();
         for help in helps {
             assert!(e.contains(help), "{name}: {help} is not in\n{e}");
         }

@@ -1,6 +1,9 @@
 //! The XLA engine. Without a plugin, its errors are tested. With one (`ATMESH_PJRT_PLUGIN`), its
 //! results are compared with those of our own engine.
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
 #[expect(dead_code, reason = "what is saved for other runners is not run here")]
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
@@ -11,6 +14,7 @@ mod plugins;
 use atmesh::pjrt::transfers;
 use atmesh::prelude::*;
 use atmesh::{Complex, ErrorKind};
+use error_checks::Unquoted as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -255,7 +259,7 @@ fn operations_at_once() {
         assert_eq!(uneven.to_vec::<f32>().unwrap()[30..], [3.0, 3.0, 2.0, 2.0]);
     }
     // Programs that the typing rules reject are errors as usual, with their source line.
-    let rejected = (&x + Array::ones([3])).ty().unwrap_err().to_string();
+    let rejected = (&x + Array::ones([3])).ty().unwrap_err().unquoted();
     assert!(rejected.contains("tests/xla/main.rs"), "{rejected}");
 }
 
@@ -370,7 +374,7 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     let uneven = Array::ones([5]).put(&mesh, p!["x"]);
     let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(&uneven).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let text = error.to_string();
+    let text = error.unquoted();
     assert!(
         text.contains("2 uneven blocks: XLA needs even ones") && text.contains("tests/xla/main.rs"),
         "{text}"
@@ -379,7 +383,7 @@ fn what_xla_does_not_run_is_told_at_its_line() {
         return;
     }
     let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(Array::ones([2])).unwrap_err();
-    let text = error.to_string();
+    let text = error.unquoted();
     assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla/main.rs"), "{text}");
 }
 

@@ -1,6 +1,7 @@
 //! Files that are not valid plugins, tested without a plugin; and, if `ATMESH_PJRT_PLUGIN` names a
 //! plugin, modules that it runs.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::pjrt::{Client, ClientOptions, DeviceBuffer, PLUGIN};
 use atmesh::prelude::*;
 use atmesh::{DType, EngineKind, Result};
@@ -127,7 +128,7 @@ fn options_reach_the_plugin_with_their_types() {
         ClientOptions::parse("preallocate=false; memory_fraction=0.5; visible_devices=[2, 3]; allocator=bfc")
             .unwrap();
     // SAFETY: the library has the functions of a plugin
-    let error = unsafe { Client::load_with(&plugin.0, 1, &options) }.unwrap_err().to_string();
+    let error = unsafe { Client::load_with(&plugin.0, 1, &options) }.unwrap_err().unquoted();
     assert!(error.contains("RESOURCE_EXHAUSTED: Out of memory"), "{error}");
     assert!(error.contains("ATMESH_PJRT_OPTIONS=\"preallocate=false\""), "{error}");
 }
@@ -222,7 +223,7 @@ fn runs_a_program() -> Result<()> {
     for _ in 0..2 {
         let said = match f.call(&x).and_then(|y| y.to_vec::<f32>()) {
             Ok(values) => format!("{values:?}"),
-            Err(e) => e.to_string(),
+            Err(e) => e.unquoted(),
         };
         assert!(said.contains(&wanted) && !said.contains("fault of atmesh"), "{said}");
     }

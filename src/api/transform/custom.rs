@@ -60,8 +60,8 @@ impl<E: fmt::Display> KernelResult for Result<(), E> {
 ///
 /// A kernel must be a pure function of its operands, to the last bit: it must not read state or a
 /// clock. Pass any parameter as an operand, such as a scalar (`"ij,->ij"`). Kernels run on threads
-/// of this crate and work with the views, not with [`Array`]s. A kernel that panics, returns an
-/// error or does not write a result ends the run with an error that names it.
+/// of this crate and work with the views; operations on [`Array`]s are errors there. A kernel that
+/// panics, returns an error or does not write a result ends the run with an error that names it.
 ///
 /// For the cache of compiled programs, two operations are equal if they have the same name and
 /// declarations and their kernels are the same closure type without captures. Create an operation
@@ -479,7 +479,7 @@ impl<F: Fn(&[Array], &[Array], &[Array]) -> Result<Vec<Array>>> TracedRule<F> {
         if back.len() != floats.len() {
             let (given, wanted) = (pluralize(back.len(), "cotangent"), pluralize(floats.len(), "operand"));
             let text = format!(
-                "the derivative of {name} returns {given}, but there are {wanted} with float elements"
+                "the derivative of {name} returns {given}, but {name} has {wanted} with float elements"
             );
             return reject(text, "return one array for each operand that is a float, in their order");
         }

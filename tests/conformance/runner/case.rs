@@ -63,7 +63,7 @@ impl Env<'_> {
         if let Some(flaw) = flaw(error) {
             self.found.borrow_mut().flaw.get_or_insert(flaw);
         }
-        self.found.borrow_mut().rejected.get_or_insert((name.into(), kind, error.to_string()));
+        self.found.borrow_mut().rejected.get_or_insert((name.into(), kind, format!("{error}")));
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn mesh(v: &Value) -> Result<Mesh, String> {
         };
         (a[0].as_str().unwrap_or(""), a[1].as_u64().unwrap_or(0) as usize, ty)
     });
-    Mesh::with_types(axes).map_err(|e| e.to_string())
+    Mesh::with_types(axes).map_err(|e| format!("{e}"))
 }
 
 /// Parses one axis or several.
@@ -201,7 +201,7 @@ pub(crate) fn results(case: &Value, engine: EngineKind) -> Result<Vec<Array>, St
         nested::equations(&mut env, &case["body"])?;
         nested::results(&env, &case["returns"])
     });
-    let results = f.on(&mesh).engine(engine).call(&values).map_err(|e| e.to_string())?;
+    let results = f.on(&mesh).engine(engine).call(&values).map_err(|e| format!("{e}"))?;
     for (name, x) in case["returns"].as_array().into_iter().flatten().zip(&results) {
         check::shards(name.as_str().unwrap_or(""), x)?;
     }
@@ -253,7 +253,7 @@ pub(crate) fn program(
         }
         let emptied = match (&found.rejected, &found.emptied, &outcome) {
             (None, Some(name), Err(e)) => {
-                Some((name.clone(), case_name(e.kind()).to_string(), e.to_string()))
+                Some((name.clone(), case_name(e.kind()).to_string(), format!("{e}")))
             }
             _ => None,
         };
@@ -265,7 +265,7 @@ pub(crate) fn program(
             found.types.iter().map(|(name, ty)| (name.clone(), check::unsharded(ty))).collect();
         check::types(&expect["types"], if welcome.is_some() { &whole } else { &found.types })?;
     }
-    let traced = outcome.map_err(|e| e.to_string())?;
+    let traced = outcome.map_err(|e| format!("{e}"))?;
     if !seen(traced.program()) {
         return Ok(());
     }
@@ -310,7 +310,7 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
         return Err(format!("shard shape {local}, wanted {want}"));
     }
     let wanted = expect["shards"].as_array().ok_or("no shards")?;
-    let blocks = atmesh::sharding::blocks(&sharding, &shape).map_err(|e| e.to_string())?;
+    let blocks = atmesh::sharding::blocks(&sharding, &shape).map_err(|e| format!("{e}"))?;
     if blocks.len() != wanted.len() {
         return Err(format!("{} shards, wanted {}", blocks.len(), wanted.len()));
     }
@@ -332,7 +332,7 @@ pub(crate) fn ty(case: &Value) -> Result<(), String> {
     // An axis over which values vary is a manual axis.
     let varying = axes(&expect["varying"]);
     if !varying.is_empty() {
-        mesh = mesh.with_axis_types(&varying, AxisType::Manual).map_err(|e| e.to_string())?;
+        mesh = mesh.with_axis_types(&varying, AxisType::Manual).map_err(|e| format!("{e}"))?;
     }
     let got = match (ArrayType::parse(text, &mesh), expect["error"].as_str()) {
         (Err(e), Some(kind)) if case_name(e.kind()) == kind => return Ok(()),

@@ -104,7 +104,7 @@ pub(crate) fn same_bits(got: &[Array], want: &[Array]) -> Result<(), String> {
         return Err(format!("{} results, {} on unsharded operands", got.len(), want.len()));
     }
     for (k, (a, b)) in got.iter().zip(want).enumerate() {
-        let bits = |x: &Array| flat(x).map(Flat::bits).map_err(|e| e.to_string());
+        let bits = |x: &Array| flat(x).map(Flat::bits).map_err(|e| format!("{e}"));
         if bits(a)? != bits(b)? {
             return Err(format!("result {k} has other bits than on unsharded operands"));
         }

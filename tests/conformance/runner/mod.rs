@@ -110,7 +110,7 @@ pub(crate) fn run(name: &str, text: &str, engine: EngineKind, lists: &Lists) -> 
             Ok(case) => case,
             Err(e) => {
                 report.total += 1;
-                report.failed.push(("(unreadable)".into(), e.to_string()));
+                report.failed.push(("(unreadable)".into(), format!("{e}")));
                 continue;
             }
         };

@@ -60,7 +60,7 @@ enum Place {
 
 impl Place {
     fn random(rng: &mut Rng) -> Place {
-        *rng.of(&[Place::Plain, Place::Scan, Place::Fori, Place::Vmap, Place::Checkpoint, Place::Nested])
+        *rng.choose(&[Place::Plain, Place::Scan, Place::Fori, Place::Vmap, Place::Checkpoint, Place::Nested])
     }
     /// Applies `f`, which chooses, at this place. Every place applies it twice, or to a value like
     /// the given ones, so that the dense program does the same.
@@ -108,11 +108,11 @@ fn check(seed: u64) -> Vec<String> {
     let states = [State::Varying, State::Invarying, State::Reduced];
     let operands: Vec<Placed> = (0..2)
         .map(|k| {
-            Placed::random(&mesh, if k == 0 { State::Varying } else { *rng.of(&states) }, 2 * seed + k)
+            Placed::random(&mesh, if k == 0 { State::Varying } else { *rng.choose(&states) }, 2 * seed + k)
                 .unwrap()
         })
         .collect();
-    let choice = *rng.of(&[Choice::First, Choice::Parity, Choice::Sign, Choice::Switch]);
+    let choice = *rng.choose(&[Choice::First, Choice::Parity, Choice::Sign, Choice::Switch]);
     let parts = [Part::random(&mut rng), Part::random(&mut rng), Part::random(&mut rng)];
     let (place, engine) = (Place::random(&mut rng), engine(&mut rng));
     let body = |xs: &[Array]| {

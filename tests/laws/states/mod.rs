@@ -109,7 +109,7 @@ pub(crate) fn compare(
     };
     if let Err(e) = shard_map(mesh, specs.clone(), p![], probe).trace(&arrays) {
         return match e.kind() {
-            ErrorKind::Internal | ErrorKind::User => Ok(Outcome::Faults(vec![e.to_string()])),
+            ErrorKind::Internal | ErrorKind::User => Ok(Outcome::Faults(vec![format!("{e}")])),
             _ => Ok(Outcome::Refused),
         };
     }
@@ -198,7 +198,7 @@ impl Case {
         let faults = match outcome {
             Ok(Outcome::Refused) => Vec::new(),
             Ok(Outcome::Faults(faults)) => faults,
-            Err(e) => vec![e.to_string()],
+            Err(e) => vec![format!("{e}")],
         };
         faults.into_iter().map(|w| format!("{name} of {states:?} on {engine}: {w}")).collect()
     }
@@ -224,7 +224,7 @@ fn operations_on_all_states() {
     }
     law(150, |seed| {
         let mut rng = Rng::new(seed);
-        let (case, engine) = (*rng.of(&all), engine(&mut rng));
+        let (case, engine) = (*rng.choose(&all), engine(&mut rng));
         case.check(engine, seed)
     });
 }
