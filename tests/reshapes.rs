@@ -2,8 +2,8 @@
 //! case that the reference rejects (`tests/conformance/exceptions.txt`) is tested for its type and
 //! values; some reshapes remain errors.
 
-use atmesh::ErrorKind;
 use atmesh::prelude::*;
+use atmesh::{Axes, ErrorKind, Spec};
 
 /// The axes of the mesh; the operand's type; the result's sizes and type.
 type Row = (&'static [(&'static str, usize)], &'static str, &'static [usize], &'static str);
@@ -102,6 +102,69 @@ fn without_elements_the_dimensions_around_go_on() -> Result<()> {
         ("float32[4@X,0,6@Y]", &[4, 0], "float32[4@X,0]"),
     ] {
         assert_eq!(type_of(operand(mesh, from)?.reshape(sizes)), to, "{from} to {sizes:?}");
+    }
+    Ok(())
+}
+
+fn type_after(mesh: &Mesh, shape: &[usize], spec: Spec, to: &[usize]) -> String {
+    let n: usize = shape.iter().product();
+    let x = Array::arange(0..n as i32).reshape(shape).put(mesh, spec);
+    assert_eq!(x.reshape(to).to_vec::<i32>().unwrap(), x.to_vec::<i32>().unwrap());
+    type_of(x.reshape(to)).to_string()
+}
+
+/// A dimension of size 1 keeps the axes of size 1 that shard it, if it is at the same place of both
+/// shapes: programs are written for a mesh of any size.
+#[test]
+fn dimensions_of_size_1_keep_their_axes() -> Result<()> {
+    let mesh = Mesh::new([("batch", 1), ("model", 4)])?;
+    let cases: [(&[usize], Spec, &[usize], &str); 8] = [
+        (&[1, 512], p!["batch", "model"], &[1, 4, 128], "int32[1@batch,4@model,128]"),
+        (&[2, 512], p!["batch", "model"], &[2, 4, 128], "int32[2@batch,4@model,128]"),
+        (&[1, 4, 128], p!["batch", "model"], &[1, 512], "int32[1@batch,512@model]"),
+        (&[8, 1], p![_, "batch"], &[2, 4, 1], "int32[2,4,1@batch]"),
+        (&[4, 1, 6], p![_, "batch"], &[2, 2, 1, 2, 3], "int32[2,2,1@batch,2,3]"),
+        (&[1, 1, 8], p![_, "batch"], &[1, 1, 2, 4], "int32[1,1@batch,2,4]"),
+        // not at the same place, or not as many
+        (&[1, 8], p!["batch"], &[8, 1], "int32[8,1]"),
+        (&[1, 8], p!["batch"], &[1, 1, 8], "int32[1,1,8]"),
+    ];
+    for (shape, spec, to, ty) in cases {
+        assert_eq!(type_after(&mesh, shape, spec, to), ty, "{shape:?} {spec} to {to:?}");
+    }
+    let heads = Array::ones([1, 512]).put(&mesh, p!["batch", "model"]).reshape([1, 4, 128]);
+    let cache = Array::ones([1, 4, 8]).put(&mesh, p!["batch", "model", _]);
+    assert_eq!(type_of(concat([&heads, &cache], 2)), "float32[1@batch,4@model,136]");
+    Ok(())
+}
+
+/// A reshape with a batch of one is typed like that with a batch of two, on a mesh where the axis of
+/// the batch has size 1: splits and merges.
+#[test]
+fn a_batch_of_one_is_typed_like_a_batch_of_two() -> Result<()> {
+    let mesh = Mesh::new([("batch", 1), ("model", 2)])?;
+    let rows: [(&[usize], &[usize]); 8] = [
+        (&[12], &[3, 4]),
+        (&[3, 4], &[12]),
+        (&[4, 6], &[2, 2, 6]),
+        (&[4, 6], &[4, 3, 2]),
+        (&[2, 3, 4], &[6, 4]),
+        (&[2, 3, 4], &[2, 12]),
+        (&[8, 3], &[2, 4, 3]),
+        (&[6, 4, 5], &[6, 20]),
+    ];
+    for (from, to) in rows {
+        for d in 0..=from.len() {
+            let of = |n: usize, tail: &[usize]| [&[n][..], tail].concat();
+            let mut spec = vec![Axes::from("batch")];
+            spec.extend((0..from.len()).map(|e| if e + 1 == d { Axes::from("model") } else { Axes::none() }));
+            let spec = Spec::from_dims(spec);
+            let types = [1, 2].map(|n| {
+                let x = Array::zeros(F32.array_type(of(n, from))).put(&mesh, spec);
+                x.reshape(of(n, to)).ty().map(|ty| ty.spec).map_err(|e| e.kind())
+            });
+            assert_eq!(types[0], types[1], "{from:?} to {to:?}, {spec}");
+        }
     }
     Ok(())
 }

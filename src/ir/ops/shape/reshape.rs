@@ -63,11 +63,43 @@ impl Reshape {
     }
 }
 
+/// Returns the pairs of dimensions of size 1 that are at the same place of both shapes.
+///
+/// The place of a dimension is the number of elements of the dimensions before it. Dimensions of
+/// size 1 at one place are paired in order, if both shapes have the same number of them there.
+fn paired_unit_dims(from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
+    let units = |shape: &[usize]| {
+        let mut place = 1usize;
+        let mut list: Vec<(usize, usize)> = Vec::new();
+        for (d, n) in shape.iter().enumerate().take_while(|(_, n)| **n != 0) {
+            if *n == 1 {
+                list.push((place, d));
+            }
+            place = place.saturating_mul(*n);
+        }
+        list
+    };
+    let (a, b) = (units(from), units(to));
+    let at = |list: &[(usize, usize)], place: usize| {
+        list.iter().filter(|u| u.0 == place).map(|u| u.1).collect::<Vec<usize>>()
+    };
+    let mut pairs = Vec::new();
+    for group in a.chunk_by(|one, two| one.0 == two.0) {
+        let there = at(&b, group[0].0);
+        if there.len() == group.len() {
+            pairs.extend(group.iter().map(|u| u.1).zip(there));
+        }
+    }
+    pairs
+}
+
 /// Returns the factors of a reshape.
 ///
 /// Both shapes are traversed from the left. Where the products of their sizes are equal, the
 /// greatest common divisor of the remaining sizes becomes a loop of both. Other parts of dimensions
-/// become loops of one shape only; those of the operand must be unsharded.
+/// become loops of one shape only; those of the operand must be unsharded. Dimensions of size 1
+/// share a loop if they are at the same place of both shapes, so that a dimension keeps the axes of
+/// size 1 that shard it.
 fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let mut f = Factors::default();
     let mut dims: [Vec<Vec<usize>>; 2] = [vec![Vec::new(); from.len()], vec![Vec::new(); to.len()]];
@@ -129,7 +161,12 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
             }
         }
     }
-    // dimensions of size 1, and dimensions after the end of the other shape, share no loop
+    for (i, j) in paired_unit_dims(from, to) {
+        let l = f.add_loop(1);
+        dims[0][i].push(l);
+        dims[1][j].push(l);
+    }
+    // other dimensions of size 1, and dimensions after the end of the other shape, share no loop
     for (side, shape) in [from, to].into_iter().enumerate() {
         for (d, n) in dims[side].iter_mut().zip(shape).filter(|(d, _)| d.is_empty()) {
             let l = f.add_loop(*n);
