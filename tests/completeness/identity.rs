@@ -19,7 +19,7 @@ use atmesh::ops::linalg::{
 };
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
-use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
+use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
 use atmesh::ops::sharding::{Constrain, Copy, Reshard};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
@@ -266,6 +266,7 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Squeeze { dimensions: [vec![]] }
         ExpandDims { dimensions: [vec![0, 1]] }
         Rev { dimensions: [vec![0]] }
+        Roll { shift: [2], dimension: [0] }
         Slice {
             start: [vec![2, 0]],
             limit: [vec![5, 3]],

@@ -18,7 +18,7 @@ use crate::ir::ops::dot_general::DotGeneral;
 use crate::ir::ops::elementwise::{Bitcast, Convert, Select};
 use crate::ir::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use crate::ir::ops::reduce::{Reduce, Reduction};
-use crate::ir::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
+use crate::ir::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
 use crate::ir::ops::sharding::{Constrain, Reshard};
 use crate::ir::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use crate::ir::program::Prim;
@@ -116,6 +116,10 @@ pub(crate) fn expand_dims(dimensions: &[usize]) -> Prim {
 /// Returns the primitive that reverses dimensions.
 pub(crate) fn rev(dimensions: &[usize]) -> Prim {
     Arc::new(Rev { dimensions: dimensions.into() })
+}
+/// Returns the primitive that shifts elements cyclically.
+pub(crate) fn roll(shift: usize, dimension: usize) -> Prim {
+    Arc::new(Roll { shift, dimension })
 }
 /// Returns the `slice` primitive; `bounds` has the start, limit and step of each dimension.
 pub(crate) fn slice(bounds: &[(usize, usize, usize)]) -> Prim {

@@ -4,14 +4,13 @@
 //! sharded dimension devices exchange only the elements that cross shard boundaries.
 
 use super::concat::concat_at;
-use super::creation::fresh_type;
 use super::dims::{Dims, resolve_dim};
 use super::take::{IndexMode, IndexOptions};
 use super::{Array, Operand, Term, errors, operand, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::mesh::Axes;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::types::{DType, Shape};
 use crate::ir::ops::along_axis::CumulativeOp;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
@@ -180,26 +179,11 @@ impl Array {
             return self.clone();
         }
         if !ty.spec.dim(at).is_empty() {
-            return self.with_call_site(call, |call| self.roll_blocks(by, at, call));
+            // slices of a sharded dimension have no explicit types
+            return apply1(prims::roll(by, at), &[self.into()], call);
         }
         let parts = [self.slice_dim(at, n - by, n, call), self.slice_dim(at, 0, n - by, call)];
         concat_at(&parts, at, call)
-    }
-    /// Shifts cyclically along a sharded dimension.
-    ///
-    /// Selects between two non-cyclic shifts, so that only elements that cross shard boundaries
-    /// move.
-    fn roll_blocks(&self, by: usize, d: usize, call: CallSite<'_>) -> Array {
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        let (n, by) = (ty.shape[d] as i64, by as i64);
-        let moved = |by: i64| {
-            let mut widths = vec![(0, 0, 0); ty.rank()];
-            widths[d] = (by, -by, 0);
-            apply1(prims::pad(&widths, self.zero()), &[self.into()], call)
-        };
-        let index = ArrayType { dtype: DType::I32, ..fresh_type(ty) };
-        let first = apply1(prims::iota(index, d), &[], call).binary_with(Binary::Lt, by, call);
-        first.select_at(moved(by - n).term(), moved(by).term(), call)
     }
     /// Shifts elements by `by` positions along dimension `d`, filling with `fill`.
     ///

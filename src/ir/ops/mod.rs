@@ -43,7 +43,7 @@ use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherDims, Scatter};
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
-use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
+use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
 use sharding::{Constrain, Copy, Reshard};
 use slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use std::sync::Arc;
@@ -187,6 +187,7 @@ pub const PRIMITIVES: &[PrimitiveEntry] = &[
     entry!("squeeze", "shape", Squeeze { dimensions: vec![1] }, [F32[2, 1, 3]]),
     entry!("expand_dims", "shape", ExpandDims { dimensions: vec![0, 2] }, [F32[3, 2]]),
     entry!("rev", "shape", Rev { dimensions: vec![1] }, [F32[2, 3]]),
+    entry!("roll", "shape", Roll { shift: 1, dimension: 1 }, [F32[2, 3]]),
     entry!("cumsum", "lines", CumulativeScan { kind: CumulativeOp::Sum, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("cumprod", "lines", CumulativeScan { kind: CumulativeOp::Prod, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("cummax", "lines", CumulativeScan { kind: CumulativeOp::Max, axis: 1, reverse: false }, [F32[8, 4]]),

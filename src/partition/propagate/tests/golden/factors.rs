@@ -112,6 +112,7 @@ const LISTED: &[(&str, &str)] = &[
     ("squeeze", "[i,j,k]->[i,k] j 1 reduction"),
     ("expand_dims", "[j,l]->[i,j,k,l]"),
     ("rev", "[i,+j]->[i,j] j 3 permutation"),
+    ("roll", "[i,+j]->[i,j] j 3 permutation"),
     // scans need replication, where Shardy has a permutation, so that explicit types reject a
     // sharded dimension; auto axes behave alike (row 33)
     ("cumsum", "[i,j]->[i,j] j 4 need_replication"),
