@@ -269,6 +269,13 @@ pub enum RowSharding {
         /// It pads a row whose size is not divisible by the number of shards.
         neutral: Scalar,
     },
+    /// One kernel after another, each along one dimension of the row.
+    /// Devices exchange blocks, so that the dimension of each kernel is unsharded.
+    Separable {
+        /// The row dimension of each kernel, and the kernel, in the order in which they run.
+        /// All have one operand and one result.
+        stages: Vec<(usize, Arc<dyn RowKernel>)>,
+    },
     /// A sum: the results of the blocks add up to the result of the row.
     Sum {
         /// The row dimensions of the operands that may be split into blocks.

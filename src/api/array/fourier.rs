@@ -34,7 +34,8 @@ impl Array {
     /// Computes the discrete Fourier transform along dimension `d`: Σⱼ xⱼ·e^(−2πi·jk/n).
     ///
     /// complex64 and float32 give complex64; complex128 and float64 give complex128. A sharded
-    /// dimension keeps its sharding: it is gathered for the transform.
+    /// dimension keeps its sharding: devices exchange blocks for the transform, so that another
+    /// dimension is sharded meanwhile. If there is none, they gather the rows.
     ///
     /// The result of a row is bitwise independent of the other rows, and of the processor.
     /// Derivatives are taken with respect to real arguments.
@@ -89,6 +90,10 @@ impl Array {
         self.transform_dim(FftKind::InverseReal, d, Some(n), CallSite::here("irfft"))
     }
     /// Computes the Fourier transform over the last `dims` dimensions, from 1 to 3.
+    ///
+    /// A sharded dimension keeps its sharding, as in [`fft`](Array::fft): devices exchange blocks
+    /// before and after the transform along it. In a jitted function, `.fftn(2).reshard(..)` to a
+    /// sharding of the other dimension omits the second exchange.
     ///
     /// ```
     /// use atmesh::prelude::*;

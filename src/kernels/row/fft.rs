@@ -9,7 +9,8 @@
 use super::four_step_fft::{self, FourStepFft, SecondStageIo};
 use crate::core::types::{DType, Element, Shape};
 use crate::kernels::row_kernel::{
-    ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, SecondPass, parallel_unless_wasm,
+    ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, SecondPass,
+    parallel_unless_wasm,
 };
 use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Ix1, Ix2};
 use num_complex::Complex;
@@ -25,7 +26,7 @@ pub enum FftKind {
     /// Complex to complex: y(k) = Σ x(j)·e^(−2πi·jk/n).
     Forward,
     /// Complex to complex: y(k) = Σ x(j)·e^(2πi·jk/n) / n.
-    /// The divisor n is the number of elements in all dimensions together.
+    /// Each dimension has its divisor n, which is applied after the transform along it.
     Inverse,
     /// Real to complex: the first n/2 + 1 results of the last dimension.
     /// The others are their conjugates.
@@ -60,6 +61,8 @@ impl RowSizes {
 pub(crate) struct FftKernel {
     kind: FftKind,
     lengths: Shape,
+    /// True if long rows use the four-step algorithm.
+    four_step: bool,
     plans: Arc<PlansByPrecision>,
 }
 
@@ -72,7 +75,24 @@ struct PlansByPrecision {
 
 impl FftKernel {
     pub(crate) fn new(kind: FftKind, lengths: &Shape) -> FftKernel {
-        FftKernel { kind, lengths: lengths.clone(), plans: Arc::default() }
+        FftKernel { kind, lengths: lengths.clone(), four_step: true, plans: Arc::default() }
+    }
+    /// Creates the kernel of one dimension of a transform over several.
+    ///
+    /// It computes the same bits along this dimension as a kernel of all dimensions.
+    fn of_one_dim(kind: FftKind, n: usize) -> FftKernel {
+        FftKernel { four_step: false, ..FftKernel::new(kind, &[n].into()) }
+    }
+    fn new_plans<T: FftNum>(&self) -> FftPlans<T> {
+        FftPlans::new(self.kind, &self.lengths, self.grid_sides())
+    }
+    /// Returns the lengths of a column and of a row of the grid.
+    /// Returns `None` if the transform does not use the four-step algorithm.
+    fn grid_sides(&self) -> Option<[usize; 2]> {
+        match (self.kind, &self.lengths[..]) {
+            (FftKind::Forward | FftKind::Inverse, [n]) if self.four_step => four_step_fft::grid_sides(*n),
+            _ => None,
+        }
     }
     fn run_rows<T: FftNum + Element>(
         &self,
@@ -83,7 +103,7 @@ impl FftKernel {
         Complex<T>: Element,
     {
         let Some(mut y) = outs.take(0) else { return };
-        let plans = plans.get_or_init(|| FftPlans::new(self.kind, &self.lengths));
+        let plans = plans.get_or_init(|| self.new_plans());
         let mut work = FftWorkspace { row: Vec::new(), scratch: Vec::new() };
         let mut reals = Vec::new();
         match self.kind {
@@ -145,7 +165,8 @@ impl RowKernel for FftKernel {
             FftKind::Real => "rfft",
             FftKind::InverseReal => "irfft",
         };
-        format!("{name} of {}", self.lengths)
+        let of = if self.four_step { "of" } else { "along one dimension, of" };
+        format!("{name} {of} {}", self.lengths)
     }
     fn cost(&self, _: usize) -> f64 {
         let n = self.lengths.num_elements() as f64;
@@ -170,6 +191,25 @@ impl RowKernel for FftKernel {
             _ => Err(format!("{} does not take rows of {}", self.key(), operands[0].0)),
         }
     }
+    fn sharding(&self, _: &[DType]) -> RowSharding {
+        let (last, kind) = (self.lengths.rank() - 1, self.kind);
+        if last == 0 {
+            return RowSharding::Unsharded;
+        }
+        let stage = |d: usize, kind| {
+            let kernel: Arc<dyn RowKernel> = Arc::new(FftKernel::of_one_dim(kind, self.lengths[d]));
+            (d, kernel)
+        };
+        let outer = |kind| (0..last).rev().map(move |d| stage(d, kind));
+        let stages = match kind {
+            FftKind::Forward | FftKind::Inverse => {
+                std::iter::once(stage(last, kind)).chain(outer(kind)).collect()
+            }
+            FftKind::Real => std::iter::once(stage(last, kind)).chain(outer(FftKind::Forward)).collect(),
+            FftKind::InverseReal => outer(FftKind::Inverse).chain([stage(last, kind)]).collect(),
+        };
+        RowSharding::Separable { stages }
+    }
     fn run(&self, ins: &[RowInput<'_>], outs: &mut RowOutputs<'_>) {
         match ins[0].dtype().real() {
             DType::F32 => self.run_rows(&self.plans.single, ins, outs),
@@ -177,22 +217,13 @@ impl RowKernel for FftKernel {
         }
     }
     fn parallel(&self, operands: &[DType], _: usize, _: &[bool]) -> Option<Arc<dyn ParallelRowKernel>> {
-        let sides = grid_sides(self.kind, &self.lengths)?;
-        let (kind, lengths, plans) = (self.kind, self.lengths.clone(), self.plans.clone());
+        let sides = self.grid_sides()?;
+        let (lengths, plans) = (self.lengths.clone(), self.plans.clone());
         parallel_unless_wasm(FftStages {
-            kernel: FftKernel { kind, lengths, plans },
+            kernel: FftKernel { lengths, plans, ..*self },
             dtype: operands[0],
             sides,
         })
-    }
-}
-
-/// Returns the lengths of a column and of a row of the grid.
-/// Returns `None` if the transform does not use the four-step algorithm.
-fn grid_sides(kind: FftKind, lengths: &[usize]) -> Option<[usize; 2]> {
-    match (kind, lengths) {
-        (FftKind::Forward | FftKind::Inverse, [n]) => four_step_fft::grid_sides(*n),
-        _ => None,
     }
 }
 
@@ -236,7 +267,7 @@ impl FftStages {
     ) where
         Complex<T>: Element,
     {
-        let plans = plans.get_or_init(|| FftPlans::new(self.kernel.kind, &self.kernel.lengths));
+        let plans = plans.get_or_init(|| self.kernel.new_plans());
         let (Some(grid), Ok(x)) = (&plans.grid, x.view::<Complex<T>>().into_dimensionality::<Ix1>()) else {
             return;
         };
@@ -261,7 +292,7 @@ impl FftStages {
     ) where
         Complex<T>: Element,
     {
-        let plans = plans.get_or_init(|| FftPlans::new(self.kernel.kind, &self.kernel.lengths));
+        let plans = plans.get_or_init(|| self.kernel.new_plans());
         let (Some(grid), Ok(mut y)) =
             (&plans.grid, y.uninit_view::<Complex<T>>().into_dimensionality::<Ix2>())
         else {
@@ -363,6 +394,8 @@ struct DimPlan<T> {
     /// The stride of the dimension in elements, and its length in the row.
     stride: usize,
     n: usize,
+    /// The factor of the results.
+    scale: T,
 }
 
 /// The plans and constants of a transform, which do not depend on the data.
@@ -376,11 +409,13 @@ struct FftPlans<T> {
     real: Arc<dyn Fft<T>>,
     /// The twiddle factors e^(∓2πi·k/n) for `k` up to n/2.
     twiddles: Vec<Complex<T>>,
+    /// The factor of the transform along the dimension that comes last.
     scale: T,
 }
 
 impl<T: FftNum> FftPlans<T> {
-    fn new(kind: FftKind, lengths: &[usize]) -> FftPlans<T> {
+    /// Creates the plans; `grid` has the sides of the grid of the four-step algorithm.
+    fn new(kind: FftKind, lengths: &[usize], grid: Option<[usize; 2]>) -> FftPlans<T> {
         let mut planner = FftPlannerScalar::new();
         let (way, sign) = match kind {
             FftKind::Forward | FftKind::Real => (FftDirection::Forward, -1.0),
@@ -392,19 +427,23 @@ impl<T: FftNum> FftPlans<T> {
         if let (true, Some(last)) = (halves, sizes.last_mut()) {
             *last = n / 2 + 1;
         }
-        let grid = grid_sides(kind, lengths);
+        let number = |x: f64| T::from_f64(x).unwrap_or_else(T::zero);
+        let inverse = matches!(kind, FftKind::Inverse | FftKind::InverseReal);
+        let scale = |n: usize| if inverse { number(1.0 / n as f64) } else { T::one() };
+        // results are written with the factor of the dimension that is transformed last
+        let at_end = if halves { lengths.len().saturating_sub(1) } else { 0 };
         let dims = (0..if grid.is_some() { 0 } else { lengths.len() })
             .map(|d| DimPlan {
                 fft: planner.plan_fft(lengths[d], way),
                 stride: sizes[d + 1..].iter().product(),
                 n: sizes[d],
+                scale: if d == at_end { T::one() } else { scale(lengths[d]) },
             })
             .collect();
         let real = match halves {
             true => planner.plan_fft(if n.is_multiple_of(2) { n / 2 } else { n }, way),
             false => planner.plan_fft(1, way),
         };
-        let number = |x: f64| T::from_f64(x).unwrap_or_else(T::zero);
         let turn = |k: usize, n: usize| {
             // multiples of a quarter turn are exact, so that real results are exactly real
             let (sin, cos) = match (4 * k).is_multiple_of(n).then(|| 4 * k / n) {
@@ -416,27 +455,28 @@ impl<T: FftNum> FftPlans<T> {
             Complex { re: number(cos), im: number(sin) }
         };
         let twiddles = if halves { (0..=n / 2).map(|k| turn(k, n)).collect() } else { Vec::new() };
-        let all: usize = lengths.iter().product();
-        let inverse = matches!(kind, FftKind::Inverse | FftKind::InverseReal);
-        let scale = if inverse { number(1.0 / all as f64) } else { T::one() };
+        let scale = scale(lengths.get(at_end).copied().unwrap_or(1));
         let grid = grid.map(|sides| FourStepFft::new(sides, turn, way, scale));
         FftPlans { grid, dims, n, real, twiddles, scale }
     }
     /// Transforms the row along these dimensions, the last one first.
     fn transform_dims(&self, work: &mut FftWorkspace<T>, dims: std::ops::Range<usize>) {
         let FftWorkspace { row: line, scratch: rest } = work;
-        for DimPlan { fft: of, stride: step, n } in self.dims[dims].iter().rev() {
+        for DimPlan { fft: of, stride: step, n, scale } in self.dims[dims].iter().rev() {
             reserve_scratch(rest, of.get_inplace_scratch_len() + n);
             let (one, rest) = rest.split_at_mut(*n);
             if *step == 1 {
                 of.process_with_scratch(line, &mut rest[..of.get_inplace_scratch_len()]);
+                if *scale != T::one() {
+                    line.iter_mut().for_each(|z| *z = *z * *scale);
+                }
                 continue;
             }
             for from in (0..line.len()).step_by(step * n) {
                 for from in from..from + step {
                     (0..*n).for_each(|k| one[k] = line[from + k * step]);
                     of.process_with_scratch(one, &mut rest[..of.get_inplace_scratch_len()]);
-                    (0..*n).for_each(|k| line[from + k * step] = one[k]);
+                    (0..*n).for_each(|k| line[from + k * step] = one[k] * *scale);
                 }
             }
         }

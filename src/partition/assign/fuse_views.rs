@@ -5,6 +5,7 @@ use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Access, AccessPiece, Compute, LoopNest, Source};
 use crate::partition::access::compose_access;
 use crate::partition::draft::{Draft, DraftStep, FusedView};
+use crate::partition::layout::Layout;
 use crate::partition::program::{Slot, Step};
 
 /// The maximum number of pieces of a composed access.
@@ -188,7 +189,9 @@ pub(super) fn remove_dead_steps(d: &mut Draft) {
 /// Merges permuting copies into the steps that compute their sources.
 ///
 /// The copy must be the only consumer of its source. A reduction is merged even if the copy is
-/// constrained to split the sum further: the sum is then reduce-scattered.
+/// constrained to split the sum further: the sum is then reduce-scattered. The same holds for a
+/// row kernel whose result would be split along its rows, if the copy is not: rows that are
+/// computed whole are then stored whole.
 pub(crate) fn absorb_permutations(d: &mut Draft) {
     let mut readers = vec![0usize; d.slots.len()];
     let mut maker = vec![None; d.slots.len()];
@@ -212,7 +215,8 @@ pub(crate) fn absorb_permutations(d: &mut Draft) {
             let mut dims = from.dims.iter().zip(&to);
             from.partial.is_none() && dims.all(|(l, to)| layout.dims[*to].sub_axes.starts_with(&l.sub_axes))
         };
-        if d.steps[k].constrained && !(is_reduction(&d.steps[m]) && further()) {
+        let absorbs = (is_reduction(&d.steps[m]) && further()) || keeps_rows(&d.steps[m], from, layout, &to);
+        if d.steps[k].constrained && !absorbs {
             continue;
         }
         let copy = d.steps[k].clone();
@@ -243,6 +247,16 @@ fn is_reduction(item: &DraftStep) -> bool {
     item.step
         .loop_nest()
         .is_some_and(|s| matches!(s.compute, Compute::Reduce { .. } | Compute::Contract { .. }))
+}
+
+/// Returns true if a step is a row kernel whose result is split along its rows, and the copy of it
+/// is not. Dimension `d` of the result is dimension `to[d]` of the copy.
+fn keeps_rows(item: &DraftStep, from: &Layout, copy: &Layout, to: &[usize]) -> bool {
+    let Some(Compute::RowKernel(call)) = item.step.loop_nest().map(|nest| &nest.compute) else {
+        return false;
+    };
+    call.row_loops.iter().any(|d| from.dims[*d].num_shards() > 1)
+        && call.row_loops.iter().all(|d| copy.dims[to[*d]].num_shards() == 1)
 }
 
 /// Returns the loop over each dimension of the source, if a copy only permutes dimensions.

@@ -147,6 +147,11 @@ impl Lowering {
             let layouts: Vec<Layout> = e.outputs.iter().map(own).collect();
             let list: Vec<LoopNest> =
                 nests.iter().map(|s| self.with_hidden_dims(s.clone(), operands, &hidden)).collect();
+            if let Some(made) = self.lower_separable_rows(&list, &layouts, &why) {
+                made.iter().for_each(|slot| self.note_unconstrained(*slot, &results[0], pinned));
+                let result = made.last().map(|slot| LoweredValue::Slot(*slot, hidden.clone()));
+                return Ok(result.into_iter().collect());
+            }
             if let Some(slots) = self.lower_two_phase(&list, &layouts, &why) {
                 return Ok(slots.into_iter().map(|slot| LoweredValue::Slot(slot, hidden.clone())).collect());
             }

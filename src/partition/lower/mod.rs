@@ -11,6 +11,7 @@ mod equations;
 mod manual;
 mod partial_rows;
 mod program;
+mod separable_rows;
 mod to_partial;
 mod two_phase;
 mod varying;

@@ -181,7 +181,10 @@ fn row_kernel(
     let dtypes: Vec<DType> = s.accesses.iter().map(|r| r.dtype).collect();
     let sums = match l.kernel.sharding(&dtypes) {
         RowSharding::Sum { dims: over } => over,
-        RowSharding::Unsharded | RowSharding::Scan { .. } | RowSharding::TopK { .. } => Vec::new(),
+        RowSharding::Unsharded
+        | RowSharding::Scan { .. }
+        | RowSharding::TopK { .. }
+        | RowSharding::Separable { .. } => Vec::new(),
     };
     if let Some(a) = sums.iter().find(|a| **a >= row_shape.rank()) {
         return Err(format!("it sums over dimension {a} of rows that have {}", row_shape.rank()));
