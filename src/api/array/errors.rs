@@ -3,7 +3,8 @@
 //! Methods that check shardings before they apply a primitive return these errors.
 
 use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::Axes;
+use crate::core::mesh::{Axes, AxisType};
+use crate::core::sharding::Spec;
 use crate::core::types::ArrayType;
 
 /// Returns the error for two dimensions that must be sharded the same way, but are not.
@@ -33,19 +34,50 @@ pub(super) fn sharding_mismatch(a: (usize, &ArrayType, usize), b: (usize, &Array
 /// Returns the error for an operation along a sharded dimension; `why` completes the message.
 pub(super) fn sharded_dim(ty: &ArrayType, d: usize, why: &str) -> Fault {
     let axes = Axes::from(ty.spec.dim(d));
-    let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+    let unsharded = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
     Fault::new(ErrorKind::Sharding, format!("dimension {d} is sharded over {axes}{why}"))
-        .help(format!("gather it first: `.reshard({whole})`"))
+        .help(format!("gather it first: `.reshard({unsharded})`"))
         .highlight_dim(0, d)
+}
+
+/// Returns the error for an operation that needs dimension `d` unsharded.
+///
+/// `None` unless explicit axes shard it.
+///
+/// The first help computes the operation on auto axes, where the partitioner need not gather the
+/// dimension. `island` returns the call, such as `sort(0)`, and the specs of its results there, for
+/// the operand's spec.
+pub(super) fn needs_unsharded_dim(
+    ty: &ArrayType,
+    d: usize,
+    island: impl FnOnce(Spec) -> (String, String),
+) -> Option<Fault> {
+    let mesh = ty.mesh.as_ref()?;
+    let spec = ty.spec.padded(ty.rank());
+    let axes = Axes::from(spec.dim(d));
+    let explicit = !axes.is_empty() && axes.iter().all(|a| mesh.axis_type(a) == Some(AxisType::Explicit));
+    let plain = spec.unreduced_axes().is_empty() && spec.reduced_axes().is_empty() && ty.varying.is_empty();
+    if !explicit || !plain {
+        return None;
+    }
+    let message = format!("dimension {d} of the operand, {}@{axes}, must be unsharded here", ty.shape[d]);
+    let (code, out) = island(spec);
+    let unsharded = spec.with_dim(d, &Axes::none());
+    let fault = Fault::new(ErrorKind::Sharding, message)
+        .help(format!("compute it on auto axes: `auto_axes(&x, {out}, |x| x.{code})`"))
+        .help(format!("or reshard it first: `.reshard({unsharded})`"))
+        .highlight_dim(0, d);
+    Some(fault)
 }
 
 /// Returns the error for a dimension of size 1 that cannot be broadcast because it is sharded.
 pub(super) fn sharded_unit_dim(k: usize, ty: &ArrayType, d: usize) -> Fault {
-    let (axes, whole) = (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
+    let (axes, unsharded) =
+        (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
     let message = format!(
         "dimension {d} of operand {k} has size 1 and is sharded over {axes}: only an unsharded one can be repeated"
     );
     Fault::new(ErrorKind::Sharding, message)
         .highlight_dim(k, d)
-        .help(format!("reshard operand {k}: `.reshard({whole})`"))
+        .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
 }

@@ -6,9 +6,12 @@
 
 use super::Array;
 use super::creation::fresh_type;
+use super::errors::needs_unsharded_dim;
 use super::products::DotOptions;
 use crate::api::trace::{apply, apply1, carried_errors, poison};
 use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::mesh::Axes;
+use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::linalg::{
@@ -252,8 +255,25 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn qr(&self, full_matrices: bool) -> (Array, Array) {
-        let [q, r] = self.apply_linalg(Qr { full_matrices }, CallSite::here("qr"));
+        let call = CallSite::here("qr");
+        if let Some(error) = self.sharded_rows_error(full_matrices, call) {
+            return (error.clone(), error);
+        }
+        let [q, r] = self.apply_linalg(Qr { full_matrices }, call);
         (q, r)
+    }
+    /// Returns the error of [`qr`](Array::qr) for matrices whose rows are sharded.
+    fn sharded_rows_error(&self, full_matrices: bool, call: CallSite<'_>) -> Option<Array> {
+        let ty = self.type_ref().ok().filter(|ty| ty.rank() >= 2)?;
+        let [rows, columns] = [ty.rank() - 2, ty.rank() - 1];
+        if !ty.spec.padded(ty.rank()).dim(columns).is_empty() {
+            return None; // both dimensions must be unsharded
+        }
+        let island = |spec: Spec| {
+            let r = spec.with_dim(rows, &Axes::none());
+            (format!("qr({full_matrices})"), format!("({spec}, {r})"))
+        };
+        needs_unsharded_dim(ty, rows, island).map(|fault| self.reject(fault, call))
     }
     /// Returns the eigenvalues, ascending, and eigenvectors of the symmetric matrices (a + aᵀ)/2.
     ///

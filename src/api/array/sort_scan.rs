@@ -4,9 +4,12 @@
 
 use super::concat::concat_at;
 use super::dims::resolve_dim;
+use super::errors::needs_unsharded_dim;
 use super::{Array, Term, prims};
 use crate::api::trace::{ArrayOrLiteral, apply, apply1};
 use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::mesh::Axes;
+use crate::core::sharding::Spec;
 use crate::ir::ops::along_axis::CumulativeOp;
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::ops::reduce::empty_dim_fault;
@@ -109,7 +112,8 @@ running! {
 impl Array {
     /// Applies a cumulative reduction along dimension `d`; `reverse` starts at the end.
     fn scan_dim(&self, kind: CumulativeOp, d: i32, reverse: bool, call: CallSite<'_>) -> Array {
-        self.apply_along(d, call, |axis| prims::scan(kind, axis, reverse)).swap_remove(0)
+        let island = |spec, _| (format!("{}({d})", call.op), spec);
+        self.apply_along(d, call, |axis| prims::scan(kind, axis, reverse), island).swap_remove(0)
     }
     /// Computes the linear recurrence hᵢ = decayᵢ·hᵢ₋₁ + xᵢ along dimension `d`, with h₋₁ = 0.
     ///
@@ -153,7 +157,10 @@ impl Array {
         match self.is_complex() {
             true => self
                 .with_call_site(call, |call| sort_all(std::slice::from_ref(self), 1, d, call).swap_remove(0)),
-            false => self.apply_along(d, call, |axis| prims::sort(axis, 1)).swap_remove(0),
+            false => {
+                let island = |spec, _| (format!("sort({d})"), spec);
+                self.apply_along(d, call, |axis| prims::sort(axis, 1), island).swap_remove(0)
+            }
         }
     }
     /// Returns the int32 indices that would sort the array along dimension `d`; the sort is stable.
@@ -168,15 +175,16 @@ impl Array {
     #[track_caller]
     pub fn argsort(&self, d: i32) -> Array {
         let call = CallSite::here("argsort");
+        let island = |spec, _| (format!("argsort({d})"), spec);
         let Ok(axis) = resolve_dim(d.into(), self.type_ref().map_or(0, |ty| ty.rank())) else {
-            return self.apply_along(d, call, prims::argsort).swap_remove(0);
+            return self.apply_along(d, call, prims::argsort, island).swap_remove(0);
         };
         match self.is_complex() {
             true => self.with_call_site(call, |call| {
                 let [re, im] = self.real_imag(call);
                 apply1(prims::argsort_by(axis, 2), &[re.into(), im.into()], call)
             }),
-            false => self.apply_along(d, call, prims::argsort).swap_remove(0),
+            false => self.apply_along(d, call, prims::argsort, island).swap_remove(0),
         }
     }
     /// Returns the k largest elements along dimension `d`, in descending order, and their indices.
@@ -193,7 +201,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn top_k(&self, k: usize, d: i32) -> (Array, Array) {
-        let mut both = self.apply_along(d, CallSite::here("top_k"), |axis| prims::top_k(k, axis)).into_iter();
+        let island = |spec: Spec, axis| (format!("top_k({k}, {d})"), spec.with_dim(axis, &Axes::none()));
+        let made = self.apply_along(d, CallSite::here("top_k"), |axis| prims::top_k(k, axis), island);
+        let mut both = made.into_iter();
         let best = both.next().unwrap_or_else(|| self.clone());
         let at = both.next().unwrap_or_else(|| best.clone());
         (best, at)
@@ -271,7 +281,17 @@ impl Array {
             return self.reject(fault, call);
         }
         self.with_call_site(call, |call| {
-            let sorted = self.apply_along(d, call, |axis| prims::sort(axis, 1)).swap_remove(0);
+            let island = |spec: Spec, axis: usize| {
+                let code = match call.op {
+                    "median" => format!("median({d})"),
+                    "percentile" => format!("percentile({:?}, {d})", q * 100.0),
+                    _ => format!("quantile({q:?}, {d})"),
+                };
+                let mut dims = spec.dims().to_vec();
+                dims.remove(axis);
+                (code, Spec::from_dims(dims))
+            };
+            let sorted = self.apply_along(d, call, |axis| prims::sort(axis, 1), island).swap_remove(0);
             let place = q * (n - 1) as f64;
             let at = |k: usize| sorted.slice_dim(axis, k, k + 1, call).squeeze_at(&[axis], call);
             let (low, high, part) = (place.floor() as usize, place.ceil() as usize, place.fract());
@@ -385,12 +405,28 @@ impl Array {
     }
     /// Applies a primitive along dimension `d`.
     ///
-    /// If there is no such dimension, returns one array that carries the error.
-    fn apply_along(&self, d: i32, call: CallSite<'_>, prim: impl Fn(usize) -> Prim) -> Vec<Array> {
+    /// If there is no such dimension, or it is sharded, returns one array that carries the error.
+    /// For this error, `island` returns the call, and the spec of the results on auto axes, for the
+    /// operand's spec and the dimension.
+    fn apply_along(
+        &self,
+        d: i32,
+        call: CallSite<'_>,
+        prim: impl Fn(usize) -> Prim,
+        island: impl Fn(Spec, usize) -> (String, Spec),
+    ) -> Vec<Array> {
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
-        match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => apply(prim(axis), &[self.into()], call),
-            Err(fault) => vec![self.reject(fault, call)],
+        let axis = match resolve_dim(d.into(), ty.rank()) {
+            Ok(axis) => axis,
+            Err(fault) => return vec![self.reject(fault, call)],
+        };
+        let sharded = needs_unsharded_dim(ty, axis, |spec| {
+            let (code, out) = island(spec, axis);
+            (code, out.to_string())
+        });
+        match sharded {
+            Some(fault) => vec![self.reject(fault, call)],
+            None => apply(prim(axis), &[self.into()], call),
         }
     }
 }
