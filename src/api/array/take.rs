@@ -73,6 +73,17 @@ pub(super) struct GatherIndices {
     pub(super) indices: Array,
 }
 
+impl GatherIndices {
+    /// Returns the type of the user's index array, if the index vectors have one component each.
+    /// Errors refer to this array, not to the index vectors built from it.
+    fn user_indices(&self) -> Option<ArrayType> {
+        let ty = self.indices.type_ref().ok()?;
+        let last = ty.rank().checked_sub(1).filter(|_| self.dims.start_index_map.len() == 1)?;
+        let spec = ty.spec.with_dims(ty.spec.dims().iter().take(last).cloned().collect::<Vec<_>>());
+        Some(ArrayType { shape: ty.shape[..last].into(), spec, ..ty.clone() })
+    }
+}
+
 /// Checks that indices are integers.
 pub(super) fn check_integers(i: &Array) -> Result<(), Fault> {
     let Ok(ty) = i.type_ref() else { return Ok(()) };
@@ -317,16 +328,11 @@ impl Array {
         let fill = fill_value(ty.dtype);
         let prim = Gather { dims: at.dims.clone(), slice_sizes: sizes, fill, out_sharding: out };
         let apply = |call| apply1(Arc::new(prim), &[self.into(), (&at.indices).into()], call);
-        // errors refer to the user's index array, not to the index vectors built from it
-        let of = at.indices.type_ref().ok().filter(|n| at.dims.start_index_map.len() == 1 && n.rank() > 0);
-        let Some(of) = of.filter(|_| !call.has_user_operands()) else { return apply(call) };
-        let last = of.rank() - 1;
-        let spec = of.spec.with_dims(of.spec.dims().iter().take(last).cloned().collect::<Vec<_>>());
-        let indices = ArrayType { shape: of.shape[..last].into(), spec, ..of.clone() };
-        let dims: Vec<usize> = (0..=last).collect();
+        let indices = at.user_indices().filter(|_| !call.has_user_operands());
+        let Some(indices) = indices else { return apply(call) };
         let sources = [
             UserOperand { index: 0, ty: Some(ty), dims: None },
-            UserOperand { index: 1, ty: Some(&indices), dims: Some(&dims) },
+            UserOperand { index: 1, ty: Some(&indices), dims: None },
         ];
         apply(call.with_operands(&|| vec![ty.to_string(), indices.to_string()], &sources))
     }
@@ -428,23 +434,46 @@ impl AdvancedIndex {
                 !own.is_empty() && entries.get(lead + e).is_some_and(|entry| *entry != own)
             });
             if let Some(e) = apart.filter(|_| of.mesh.as_ref() == Some(mesh)) {
+                let elements = match entries.get(lead + e) {
+                    Some(entry) if !entry.is_empty() => {
+                        format!("that of the indexed elements over {}", Axes::from(*entry))
+                    }
+                    _ => "that of the indexed elements is unsharded".to_string(),
+                };
                 let message = format!(
-                    "dimension {e} of the new value is sharded over {}, but that of the indexed elements over {}",
+                    "dimension {e} of the new value is sharded over {}, but {elements}",
                     Axes::from(of.spec.dim(e)),
-                    entries.get(lead + e).map_or(Axes::none(), |entry| Axes::from(*entry))
                 );
-                let whole = of.spec.padded(of.rank()).with_dim(e, &Axes::none());
+                let unsharded = of.spec.padded(of.rank()).with_dim(e, &Axes::none());
                 let fault = Fault::new(ErrorKind::Sharding, message).highlight_dim(1, e);
-                let fault = fault.help(format!("reshard it: `.reshard({whole})`"));
+                let fault = match explicit_spec(ty, ty.spec) {
+                    Some(spec) => fault.out_sharding("say the result's sharding", spec),
+                    None => fault,
+                };
+                let fault = fault.help(format!("reshard it: `.reshard({unsharded})`"));
                 return operand::reject(fault, &[x.into(), value.into()], call);
             }
         }
-        let value = match dropped.is_empty() {
+        let update = match dropped.is_empty() {
             true => value.clone(),
             false => value.broadcast_like(&kept, None, call).expand_dims_at(&dropped, call),
         };
-        let value = value.broadcast_like(&shape, like.as_ref(), call);
-        x.scatter_windows(&at, &value, combine, out, call)
+        let update = update.broadcast_like(&shape, like.as_ref(), call);
+        let (Some(indices), Ok(of)) = (at.user_indices(), value.type_ref()) else {
+            return x.scatter_windows(&at, &update, combine, out, call);
+        };
+        // errors refer to the user's value and index array
+        let lead = kept.rank().saturating_sub(of.rank());
+        let mut own = 0usize..;
+        let dims: Vec<usize> = (0..shape.rank())
+            .map(|d| if dropped.contains(&d) { None } else { own.next()?.checked_sub(lead) })
+            .map(|d| d.unwrap_or(usize::MAX))
+            .collect();
+        let types = [ty, of, &indices];
+        let sources = [None, Some(&dims[..]), None];
+        let sources = [0, 1, 2].map(|k| UserOperand { index: k, ty: Some(types[k]), dims: sources[k] });
+        let describe = || types.iter().map(ToString::to_string).collect();
+        x.scatter_windows(&at, &update, combine, out, call.with_operands(&describe, &sources))
     }
     /// Returns the shape of the indexed elements, and the sharding that the typing rules give them.
     pub(super) fn result_shape(&self, ty: &ArrayType) -> (Shape, Vec<Axes>) {

@@ -366,7 +366,15 @@ fn check_types<T: Tree>(
             let name =
                 if path.parts().is_empty() { format!("the {what}") } else { format!("the {what} `{path}`") };
             let fault = Fault::new(kind, format!("{name} is {ty}, but must be {want}"));
-            let fault = mark_difference(unify::suggest_conversion(fault, &ty, want), 0, &ty, want);
+            let more = ty.varying.without(&want.varying);
+            let fault = match kind {
+                ErrorKind::Varying if !more.is_empty() => {
+                    let of = if what == "tangent" { "value" } else { "function's result" };
+                    fault.help(format!("make the {of} vary too: `.pvary({})` on it", more.quoted()))
+                }
+                _ => unify::suggest_conversion(fault, &ty, want),
+            };
+            let fault = mark_difference(fault, 0, &ty, want);
             errors.push(call.error(fault, || vec![ty.to_string()]));
         }
     });

@@ -219,7 +219,12 @@ pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fau
         let num_shards: usize = axes.iter().map(|a| mesh.extent(a)).product();
         if n % num_shards != 0 && axes.iter().any(|a| mesh.axis_type(a) != Some(AxisType::Auto)) {
             let fault = indivisible(spec, d, n, num_shards);
-            return Err(fault.help("or make the axis auto: over auto axes a dimension need not divide"));
+            let manual = axes.iter().any(|a| mesh.axis_type(a) == Some(AxisType::Manual));
+            return Err(match manual {
+                // per-device code has equal blocks, whatever the type of the axis outside of it
+                true => fault,
+                false => fault.help("or make the axis auto: over auto axes a dimension need not divide"),
+            });
         }
     }
     Ok(())

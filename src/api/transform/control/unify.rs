@@ -4,6 +4,7 @@ use super::branch_selector::BranchSelector;
 use crate::api::transform::stages::{first_difference, mark_difference};
 use crate::api::tree::{Path, Tree};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, SourceLocation};
+use crate::core::mesh::Axes;
 use crate::core::types::ArrayType;
 use crate::ir::program::{CallSite, Input, Program};
 use std::ops::Deref;
@@ -133,7 +134,12 @@ fn suggest_carry_fixes(
         ErrorKind::Varying => {
             let more = is.varying.without(&was.varying);
             match more.is_empty() {
-                true => fault.help("the body makes it the same on all devices: make it vary again at its end by `pvary`"),
+                true => {
+                    let fewer = was.varying.without(&is.varying).quoted();
+                    fault.help(format!(
+                        "the body makes it the same on all devices: at its end, make it vary again: `.pvary({fewer})`"
+                    ))
+                }
                 false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", more.quoted())),
             }
         }
@@ -166,17 +172,34 @@ pub(crate) fn suggest_conversion(fault: Fault, is: &ArrayType, expected: &ArrayT
     match fault.kind {
         ErrorKind::Sharding => fault.help(format!("move it: `{}`", conversion(is, expected))),
         ErrorKind::Dtype => fault.help(format!("convert it: `{}`", conversion(is, expected))),
-        ErrorKind::Varying => match expected.varying.without(&is.varying) {
-            more if more.is_empty() => {
-                fault.help("make it the same on all devices: by `psum`, or outside of the branches")
-            }
-            more => fault.help(format!("make it vary: `.pvary({})`", more.quoted())),
-        },
+        ErrorKind::Varying => {
+            let more = expected.varying.without(&is.varying);
+            fault.help(format!("make it vary: `.pvary({})`", more.quoted()))
+        }
         _ => fault.help(format!(
             "bring it to the shape {}: `reshape`, `slice`, `broadcast_to`, a reduction",
             expected.shape
         )),
     }
+}
+
+/// Adds a help that makes a result vary over the same axes in all branches.
+fn suggest_varying_results(
+    fault: Fault,
+    selector: BranchSelector,
+    results: &[Vec<ArrayType>],
+    at: usize,
+) -> Fault {
+    let mut all = Axes::none();
+    results.iter().for_each(|types| all.extend_unique(&types[at].varying));
+    let casts: Vec<String> = (results.iter().enumerate())
+        .filter_map(|(n, types)| {
+            let more = all.without(&types[at].varying);
+            let branch = selector.describe_branch(n);
+            (!more.is_empty()).then(|| format!("`.pvary({})` on the result {branch}", more.quoted()))
+        })
+        .collect();
+    fault.help(format!("make it vary: {}", casts.join(", and ")))
 }
 
 /// Returns the types that all branches return. It is an error, with both source locations, if a
@@ -213,9 +236,8 @@ pub(super) fn branch_types<T: Tree>(
                 difference(kind)
             );
             let fault = Fault::new(kind, message);
-            // suggest making the value that varies over fewer axes vary over more
-            let fault = match (kind, ty.varying.is_subset_of(&other.varying)) {
-                (ErrorKind::Varying, true) => suggest_conversion(fault, &ty, other),
+            let fault = match kind {
+                ErrorKind::Varying => suggest_varying_results(fault, selector, &results, at),
                 _ => suggest_conversion(fault, other, &ty),
             };
             let fault = mark_difference(mark_difference(fault, 0, &ty, other), 1, other, &ty);

@@ -1,6 +1,6 @@
 //! The sets of a result: the axes over which it is unreduced, and those over which it is reduced.
 
-use super::context::TypingContext;
+use super::context::{LoopDim, TypingContext};
 use super::suggest::{SetAxes, reduced_over, reshard_operands_help};
 use crate::core::diagnostic::{Fault, TypePart};
 use crate::core::mesh::{Axes, Axis, AxisType};
@@ -155,7 +155,9 @@ impl TypingContext<'_> {
             .any(|l| self.factors.loops[l].size > 1 && self.factors.kind(l) == FactorKind::Reduction);
         match linearity {
             Linearity::Contraction if !(asked.is_empty() || even && asked.same_set(&partial)) => {
-                return Err(self.not_partial(out, &partial));
+                return Err(self
+                    .contracted_in_two_orders()
+                    .unwrap_or_else(|| self.not_partial(out, &partial)));
             }
             Linearity::NonlinearSum if !(asked.is_empty() || even && asked.is_subset_of(&partial)) => {
                 let may = if even { partial } else { Axes::none() };
@@ -415,6 +417,26 @@ impl TypingContext<'_> {
             _ => self.sum_help(*k),
         })
         .highlight(*k, TypePart::Sets)
+    }
+    /// Returns the fault for contracted dimensions that are sharded over the same axes, but in two
+    /// orders. A device then has different blocks of the two, whose products are not partial sums.
+    fn contracted_in_two_orders(&self) -> Option<Fault> {
+        let mut reduced =
+            (0..self.factors.loops.len()).filter(|l| self.factors.kind(*l) == FactorKind::Reduction);
+        reduced.find_map(|l| {
+            let mut held = self.factors.operands.iter().enumerate().flat_map(|(operand, dims)| {
+                let over = dims.iter().enumerate().filter(move |(_, dim)| dim.loops[..] == [l]);
+                over.map(move |(dim, over)| LoopDim {
+                    operand,
+                    dim,
+                    entry: Axes::from(self.operands[operand].ty.spec.dim(dim)),
+                    broadcast: over.map == DimMap::Broadcast,
+                })
+            });
+            let (a, b) = (held.next()?, held.next()?);
+            let differ = a.entry != b.entry && a.entry.same_set(&b.entry);
+            differ.then(|| self.mismatch(&a, &b, "must be sharded over the axes in the same order"))
+        })
     }
     fn not_partial(&self, out: Spec, partial: &Axes) -> Fault {
         let asked = out.unreduced_axes();
