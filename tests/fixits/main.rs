@@ -3,7 +3,9 @@
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 mod operations;
+mod programs;
 mod random;
+mod regions;
 
 /// Returns the text between two pieces of text.
 pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {

@@ -3,74 +3,91 @@
 //!
 //! `FIXITS_SEED=7 FIXITS=100000 cargo test --test fixits` tries other cases.
 
+use crate::programs::{KINDS, program};
 use crate::{between, error_checks};
-use atmesh::array::{Contraction, DimIndex, Index};
 use atmesh::prelude::*;
-use atmesh::{Axes, Error, einsum_to, type_of};
+use atmesh::{Axes, Axis, Error, type_of};
 
 /// A generator of pseudo-random numbers.
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
-    fn of<T: Clone>(&mut self, list: &[T]) -> T {
+    pub(crate) fn choose<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 }
 
 /// The change that a fix makes to a value.
 #[derive(Clone, Debug)]
-enum Change {
+pub(crate) enum Change {
     Reshard(Spec),
     Put(Spec),
     Astype(DType),
+    Pvary(Axes),
 }
 
 /// The differences between the program as written and as fixed.
 #[derive(Clone, Debug, Default)]
-struct Said {
+pub(crate) struct Said {
     /// The requested sharding of the result.
-    out: Option<Spec>,
+    pub(crate) out: Option<Spec>,
     /// True if positions are written as arrays.
-    arrays: bool,
-    /// The changes at the end of a loop's body, or of a branch.
-    end: Vec<Change>,
+    pub(crate) arrays: bool,
+    /// The changes at the end of a loop's body, or of the second branch.
+    pub(crate) end: Vec<Change>,
+    /// The changes at the end of the first branch.
+    pub(crate) first_end: Vec<Change>,
+    /// The changes of the point of a derivative.
+    pub(crate) point: Vec<Change>,
     /// The sharding of a scalar that is written as a placed array.
-    number: Option<Spec>,
+    pub(crate) number: Option<Spec>,
     /// True if blocks are derived from the arguments' own types.
-    inferred: bool,
+    pub(crate) inferred: bool,
+    /// The sharding of the result of a region of auto axes, in which the program runs.
+    island: Option<Spec>,
     /// True if the program runs on one device, without shardings.
-    alone: bool,
+    pub(crate) alone: bool,
 }
 
-type Program = Box<dyn Fn(&[Array], &Said) -> Array>;
+pub(crate) type Program = Box<dyn Fn(&[Array], &Said) -> Array>;
 
-struct Case {
-    name: String,
-    operands: Vec<Array>,
-    run: Program,
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) operands: Vec<Array>,
+    pub(crate) run: Program,
     /// The operation whose body contains this one.
-    body_of: Option<&'static str>,
+    pub(crate) body_of: Option<&'static str>,
 }
 
-fn mesh() -> Mesh {
+impl Case {
+    /// Runs the program, in a region of auto axes if a help said so.
+    fn run(&self, operands: &[Array], said: &Said) -> Array {
+        match said.island {
+            Some(out) => auto_axes(operands.to_vec(), out, |operands| (self.run)(&operands, said)),
+            None => (self.run)(operands, said),
+        }
+    }
+}
+
+pub(crate) fn mesh() -> Mesh {
     Mesh::new([("X", 2), ("Y", 4)]).unwrap()
 }
 
 /// Returns small integers, whose sums are exact.
-fn filled(shape: &[usize], seed: usize) -> Array {
+pub(crate) fn filled(shape: &[usize], seed: usize) -> Array {
     let n: usize = shape.iter().product();
     Array::from((0..n).map(|i| ((i * 7 + seed * 3) % 5) as f32).collect::<Vec<_>>()).reshape(shape)
 }
 
 /// Returns a random sharding of this shape, sometimes unreduced or reduced over an axis.
-fn spec(dice: &mut Dice, shape: &[usize], sets: bool) -> Spec {
+pub(crate) fn spec(dice: &mut Dice, shape: &[usize], sets: bool) -> Spec {
     let mut dims = vec![Axes::none(); shape.len()];
     let mut spare = Vec::new();
-    for (axis, n) in dice.of(&[[("X", 2), ("Y", 4)], [("Y", 4), ("X", 2)]]) {
+    for (axis, n) in dice.choose(&[[("X", 2), ("Y", 4)], [("Y", 4), ("X", 2)]]) {
         let d = dice.below(shape.len() + 2);
         let ways: usize = match d < shape.len() {
             true => dims[d].iter().map(|a| mesh().axis_size(a).unwrap()).product(),
@@ -89,23 +106,24 @@ fn spec(dice: &mut Dice, shape: &[usize], sets: bool) -> Spec {
     }
 }
 
-fn placed(dice: &mut Dice, shape: &[usize], sets: bool) -> Array {
+pub(crate) fn placed(dice: &mut Dice, shape: &[usize], sets: bool) -> Array {
     let sharding = spec(dice, shape, sets);
     filled(shape, dice.below(5)).put(&mesh(), sharding)
 }
 
-fn whole(a: &Array) -> Array {
+pub(crate) fn whole(a: &Array) -> Array {
     match a.sharding() {
         Ok(Some(_)) => a.reshard(Spec::replicated(a.ty().unwrap().rank())),
         _ => a.clone(),
     }
 }
 
-fn changed(a: &Array, changes: &[Change]) -> Array {
+pub(crate) fn changed(a: &Array, changes: &[Change]) -> Array {
     changes.iter().fold(a.clone(), |a, change| match change {
         Change::Reshard(to) => a.reshard(*to),
         Change::Put(to) => a.put(&mesh(), *to),
         Change::Astype(to) => a.astype(*to),
+        Change::Pvary(axes) => a.pvary(axes.clone()),
     })
 }
 
@@ -124,6 +142,9 @@ fn changes(help: &str) -> Vec<Change> {
             all.extend(between(rest, ".reshard(", "])").map(|to| Change::Reshard(spec(&format!("{to}]")))));
         } else if rest.starts_with(".put(&mesh, ") {
             all.extend(between(rest, ".put(&mesh, ", "])").map(|to| Change::Put(spec(&format!("{to}]")))));
+        } else if rest.starts_with(".pvary(") {
+            let quoted = between(rest, ".pvary(", ")").expect("a closed parenthesis");
+            all.push(Change::Pvary(quoted.split('"').skip(1).step_by(2).map(Axis::from).collect()));
         } else if rest.starts_with(".astype(") {
             all.extend(between(rest, ".astype(", ")").map(|to| Change::Astype(dtype(to))));
         }
@@ -164,8 +185,20 @@ fn followed(
         said.arrays = true;
     } else if let Some(out) = between(help, ").out_sharding(", ").get()`") {
         said.out = Some(out.parse().unwrap());
+    } else if let Some(out) = between(help, "`auto_axes(&x, ", ", |x| x.") {
+        said.island = Some(out.parse().unwrap());
     } else if help.contains("`Inferred`") {
         said.inferred = true;
+    } else if help.contains("on the result where it") {
+        for part in help.split(", and ") {
+            let end = match part.contains("where it holds") {
+                true => &mut said.first_end,
+                false => &mut said.end,
+            };
+            end.extend(changes(part));
+        }
+    } else if help.starts_with("make the value vary too") {
+        said.point.extend(changes(help));
     } else if help.contains("at the end of the body")
         || ["cond", "switch"].iter().any(|op| case.name.starts_with(op))
     {
@@ -201,7 +234,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 /// Follows each help of an error, and each help of the resulting errors. Returns the faults, and
 /// the number of helps followed.
 fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mut Vec<String>) -> usize {
-    let Err(error) = (case.run)(operands, said).ty() else { return 0 };
+    let Err(error) = case.run(operands, said).ty() else { return 0 };
     let rejected = format!("{} {said:?}:\n{error}", case.name);
     wrong.extend(error_checks::flaw(&error));
     let d = &error.diagnostics()[0];
@@ -223,7 +256,7 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
     }
     for help in &d.fault.help {
         // A scan reports only the sliced array, a map the one that differs from the first.
-        let second = ["the loop takes one slice", "the mapped dimensions"];
+        let second = ["the loop takes one slice", "the mapped dimensions", "the tangent", "the cotangent"];
         let about = usize::from(second.iter().any(|s| d.fault.message.starts_with(s)));
         match followed(case, operands, said, help, about) {
             Ok(way) => ways.extend(way.map(|(ops, said)| (help.clone(), ops, said))),
@@ -237,7 +270,7 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
             wrong.push(format!("`{help}` is itself rejected: {e}\n of {rejected}"));
             continue;
         }
-        let fixed = (case.run)(&operands, &said);
+        let fixed = case.run(&operands, &said);
         if fixed.ty().is_err() {
             count += follow(case, &operands, &said, steps - 1, wrong);
             continue;
@@ -245,13 +278,17 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         let alone: Vec<Array> = operands.iter().map(whole).collect();
         let end = said.end.iter().filter(|c| matches!(c, Change::Astype(_))).cloned().collect();
         let plain = Said { arrays: said.arrays, end, alone: true, ..Said::default() };
-        let want = (case.run)(&alone, &plain);
+        let want = case.run(&alone, &plain);
         match (numbers(&fixed), numbers(&want)) {
             (Ok(got), Ok(want)) if near(&got, &want) => {}
             (Err(e), _) => wrong.push(format!("`{help}` does not run: {e}\n of {rejected}")),
             (Ok(got), want) => wrong.push(format!("`{help}` gives {got:?}, not {want:?}\n of {rejected}")),
         }
-        if let Some(out) = said.out.filter(|_| d.fault.out_shardings.iter().any(|c| Some(c.1) == said.out)) {
+        // the result of a derivative is not that of the operation whose sharding was requested
+        let of_op = !case.name.starts_with("grad");
+        if let Some(out) =
+            said.out.filter(|_| of_op).filter(|_| d.fault.out_shardings.iter().any(|c| Some(c.1) == said.out))
+        {
             let is = fixed.ty().unwrap().spec;
             let set = |spec: Spec| {
                 spec.unreduced_axes().iter().map(|a| a.to_string()).collect::<std::collections::BTreeSet<_>>()
@@ -264,242 +301,13 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
     count
 }
 
-fn case(name: &str, operands: Vec<Array>, run: impl Fn(&[Array], &Said) -> Array + 'static) -> Case {
+pub(crate) fn case(
+    name: &str,
+    operands: Vec<Array>,
+    run: impl Fn(&[Array], &Said) -> Array + 'static,
+) -> Case {
     let types: Vec<String> = operands.iter().map(|a| type_of(a).to_string()).collect();
     Case { name: format!("{name} of {}", types.join(", ")), operands, run: Box::new(run), body_of: None }
-}
-
-/// Returns an index into an array with two dimensions of size 8.
-fn index(kinds: [usize; 2], at: [i32; 2], arrays: bool) -> Index {
-    let pick = |(kind, at): (usize, i32)| match kind {
-        0 if arrays => DimIndex::from(&Array::from(at)),
-        0 => DimIndex::from(at),
-        1 => DimIndex::from(at / 2..8),
-        2 => DimIndex::from(0..4),
-        3 => DimIndex::range(None, None, Some(2)),
-        _ => DimIndex::from(..),
-    };
-    kinds.into_iter().zip(at).map(pick).collect::<Vec<_>>().into()
-}
-
-const KINDS: usize = 45;
-
-/// Returns indices into 8 positions, with one of these shapes.
-fn indices(dice: &mut Dice, shapes: &[&[usize]]) -> Array {
-    let shape = dice.of(shapes);
-    placed(dice, shape, false).astype(I32)
-}
-
-/// Returns a program of this kind on operands with random shardings; many are errors.
-fn program(kind: usize, dice: &mut Dice) -> Case {
-    let square = |dice: &mut Dice| placed(dice, &[8, 8], true);
-    let (x, y) = (square(dice), square(dice));
-    let d = dice.below(2) as i32;
-    let at = [dice.below(8) as i32, dice.below(8) as i32];
-    let kinds = [dice.below(5), dice.below(5)];
-    let one = |name: &str, x: &Array, f: fn(&Array, i32) -> Array| {
-        case(name, vec![x.clone()], move |a, _| f(&a[0], d))
-    };
-    let two = |name: &str, f: fn(&Array, &Array, i32) -> Array| {
-        case(name, vec![x.clone(), y.clone()], move |a, _| f(&a[0], &a[1], d))
-    };
-    match kind {
-        0 => case(&format!("slice {kinds:?} {at:?}"), vec![x], move |a, said| match said.out {
-            Some(out) => a[0].at(index(kinds, at, false)).out_sharding(out).get(),
-            None => a[0].slice(index(kinds, at, said.arrays)),
-        }),
-        1 => case(&format!("at.get {kinds:?} {at:?}"), vec![x], move |a, said| match said.out {
-            Some(out) => a[0].at(index(kinds, at, false)).out_sharding(out).get(),
-            None => a[0].at(index(kinds, at, said.arrays)).get(),
-        }),
-        2 => case(&format!("at.set {kinds:?} {at:?} of 3"), vec![x], move |a, said| {
-            let part = a[0].at(index(kinds, at, said.arrays));
-            said.number.map_or_else(
-                || part.clone().set(3.0),
-                |to| part.clone().set(Array::from(3f32).put(&mesh(), to)),
-            )
-        }),
-        3 => case(&format!("at.add {kinds:?} {at:?} of 3"), vec![x], move |a, said| {
-            let part = a[0].at(index(kinds, at, said.arrays));
-            said.number.map_or_else(
-                || part.clone().add(3.0),
-                |to| part.clone().add(Array::from(3f32).put(&mesh(), to)),
-            )
-        }),
-        4 | 5 => {
-            let plain = filled(&[8, 8], 0).slice(index(kinds, at, false));
-            let value = placed(dice, &plain.shape().unwrap(), kind == 5);
-            case(
-                &format!("at.{} {kinds:?} {at:?}", if kind == 4 { "set" } else { "mul" }),
-                vec![x, value],
-                move |a, said| {
-                    let part = a[0].at(index(kinds, at, said.arrays));
-                    if kind == 4 { part.set(&a[1]) } else { part.mul(&a[1]) }
-                },
-            )
-        }
-        6 => {
-            let to = dice.of(&[vec![64], vec![2, 32], vec![4, 2, 8], vec![16, 4], vec![8, 2, 4]]);
-            case(&format!("reshape to {to:?}"), vec![x], move |a, said| match said.out {
-                Some(out) => a[0].reshape_to(&to[..], out),
-                None => a[0].reshape(&to[..]),
-            })
-        }
-        7 => case("ravel", vec![x], |a, said| match said.out {
-            Some(out) => a[0].reshape_to([64], out),
-            None => a[0].ravel(),
-        }),
-        8 => {
-            let reps = dice.of(&[vec![2], vec![2, 1], vec![2, 2], vec![2, 1, 2], vec![1, 3]]);
-            case(&format!("tile {reps:?}"), vec![x], move |a, _| a[0].tile(&reps))
-        }
-        9 => one("roll", &x, |x, d| x.roll(3, d)),
-        10 => one("flip", &x, |x, d| x.flip(d)),
-        11 => one("pad", &x, |x, _| x.pad(0.0, [(1, 2, 0), (0, 0, 1)])),
-        12 => one("split", &x, |x, d| x.split([3, 5], d).swap_remove(1)),
-        13 => one("unstack", &x, |x, d| x.unstack(d).swap_remove(5)),
-        14 => one("softmax", &x, |x, d| x.softmax(d)),
-        15 => one("logsumexp", &x, |x, d| x.logsumexp(d)),
-        16 => one("argmax", &x, |x, d| x.argmax(d)),
-        17 => one("max", &x, |x, d| x.max(d)),
-        18 => one("mean and var", &x, |x, d| x.mean(d) + x.var(d)),
-        19 => one("sum", &x, |x, d| x.sum(d)),
-        20 => one("prod", &x, |x, d| x.prod(d)),
-        21 => one("convert", &x, |x, _| x.astype(I32)),
-        22 => one("one_hot", &x, |x, _| x.astype(I32).one_hot(4)),
-        23 => one("triu", &x, |x, _| x.triu(1)),
-        24 => two("add", |x, y, _| x + y),
-        25 => case("add turned", vec![x.clone(), x.t()], |a, _| &a[0] + &a[1]),
-        26 => two("mul", |x, y, _| x * y),
-        27 => two("concat", |x, y, d| concat([x, y], d)),
-        28 => two("stack", |x, y, d| stack([x, y], d)),
-        29 => {
-            let spec = dice.of(&[
-                "ij,jk->ik",
-                "ij,jk->ki",
-                "ij,ij->i",
-                "ij,kj->ikj",
-                "ij,jk->",
-                "ij,ji->j",
-                "ij,kl->ikjl",
-            ]);
-            case(&format!("einsum {spec}"), vec![x, y], move |a, said| match said.out {
-                Some(out) => einsum_to(spec, a, out),
-                None => einsum(spec, a),
-            })
-        }
-        30 => case("dot", vec![x, y], |a, said| match said.out {
-            Some(out) => a[0].dot_to(&a[1], out),
-            None => a[0].dot(&a[1]),
-        }),
-        31 => {
-            let (x, y) = (placed(dice, &[4, 8, 8], true), placed(dice, &[4, 8, 2], true));
-            case("matmul", vec![x, y], |a, said| match said.out {
-                Some(out) => a[0].matmul_to(&a[1], out),
-                None => a[0].matmul(&a[1]),
-            })
-        }
-        32 => case("dot_general", vec![x, y], |a, said| {
-            let how = Contraction { contracting: vec![(1, 1)], batch: vec![(0, 0)] };
-            match said.out {
-                Some(out) => a[0].dot_general_to(&a[1], &how, None, out),
-                None => a[0].dot_general(&a[1], &how, None),
-            }
-        }),
-        33 => {
-            let to = spec(dice, &[8, 8], false);
-            case(&format!("constrain {to}"), vec![x], move |a, said| match said.alone {
-                true => a[0].clone(),
-                false => a[0].constrain(to),
-            })
-        }
-        34 => {
-            let to = spec(dice, &[4, 8, 8], false);
-            case(&format!("broadcast as {to}"), vec![x], move |a, said| match said.alone {
-                true => a[0].broadcast_to([4, 8, 8]),
-                false => a[0].broadcast_as([4, 8, 8], to),
-            })
-        }
-        35 => {
-            let z = placed(dice, &[8], true);
-            case("select with a row", vec![x, y, z], |a, _| a[0].gt(2.0).select(&a[1], &a[2]))
-        }
-        36 => {
-            let body: fn(&Array) -> Array = dice.of(&[
-                |x| x.t(),
-                |x| x.astype(F64),
-                |x| x + x.max(0).expand_dims(0),
-                |x| x.dot(x.t()) * 0.01,
-            ]);
-            let body_of = Some("fori_loop");
-            let case = case("fori_loop", vec![x], move |a, said| {
-                let end = said.end.clone();
-                fori_loop(0..2, &a[0], move |_, x| changed(&body(&x), &end))
-            });
-            Case { body_of, ..case }
-        }
-        37 => {
-            let case = case("scan", vec![x, y], |a, said| {
-                let end = said.end.clone();
-                let body = |c: Array, x: Array| (changed(&(&c + x.expand_dims(0)), &end), x);
-                scan(&a[0], &a[1], body).0
-            });
-            Case { body_of: Some("scan"), ..case }
-        }
-        38 => case("cond", vec![x, y], |a, said| {
-            let end = said.end.clone();
-            let or = || changed(&a[1], &end);
-            cond(Array::from(false), || a[0].clone(), or)
-        }),
-        39 => case("switch", vec![x, y], |a, said| {
-            let end = said.end.clone();
-            let or = || changed(&a[1], &end);
-            switch(Array::from(1), &[&|| a[0].clone(), &or])
-        }),
-        40 => {
-            let f: fn(&Array, &Array) -> Array =
-                dice.of(&[|x, y| x + y, |x, y| x.dot(y), |x, y| x.at(ix![1]).set(y.max(0))]);
-            let case = case("vmap", vec![x, y], move |a, _| vmap((&a[0], &a[1]), |(x, y)| f(&x, &y)));
-            Case { body_of: Some("vmap"), ..case }
-        }
-        41 => {
-            let ids = indices(dice, &[&[4], &[2, 4]]);
-            case("take", vec![x, ids], move |a, said| match said.out {
-                Some(out) => a[0].take_to(&a[1], d, out),
-                None => a[0].take(&a[1], d),
-            })
-        }
-        42 => {
-            let ids = indices(dice, &[&[4], &[4, 2]]);
-            case("slice by an array", vec![x, ids], |a, said| match said.out {
-                Some(out) => a[0].at(ix![&a[1]]).out_sharding(out).get(),
-                None => a[0].slice(ix![&a[1]]),
-            })
-        }
-        43 => {
-            let ids = indices(dice, &[&[8, 8]]);
-            case("take_along_axis", vec![x, ids], move |a, said| match said.out {
-                Some(out) => a[0].take_along_axis_to(&a[1], d, out),
-                None => a[0].take_along_axis(&a[1], d),
-            })
-        }
-        _ => {
-            let takes = spec(dice, &[8, 8], false);
-            let case = case(&format!("shard_map of {takes}"), vec![x], move |a, said| {
-                let body = |x: &Array| x * 2.0;
-                let placed = a[0].ty().unwrap().spec;
-                let done = if said.alone {
-                    Ok(body(&a[0]))
-                } else if said.inferred {
-                    shard_map(&mesh(), Inferred, placed, body).call(&a[0])
-                } else {
-                    shard_map(&mesh(), takes, takes, body).call(&a[0])
-                };
-                done.unwrap_or_else(|e| Array::filled_with(&e))
-            });
-            Case { body_of: Some("shard_map"), ..case }
-        }
-    }
 }
 
 #[test]
