@@ -315,7 +315,7 @@ pub use api::tree::{
 };
 pub use atmesh_derive::Tree;
 #[doc(inline)]
-pub use exec::engine::EngineKind;
+pub use exec::engine::{EngineKind, default_flush_subnormals, set_default_flush_subnormals};
 #[doc(inline)]
 pub use ir::ops::collective::PcastTo;
 #[doc(inline)]

@@ -54,6 +54,9 @@ pub enum ScalarOp {
     ErfInv,
     /// True for values that are neither NaN nor infinite.
     IsFinite,
+    /// The operand, or a zero of its sign if it is a subnormal number of float32, of float64 or of
+    /// bfloat16, whose exponents are those of float32. Subnormal numbers of float16 are kept.
+    FlushSubnormals,
     /// The real part of a complex number.
     Real,
     /// The imaginary part of a complex number.

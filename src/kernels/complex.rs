@@ -6,6 +6,7 @@
 
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
+use super::float::FloatElement;
 use crate::core::scalar_op::ScalarOp;
 use crate::core::types::DType;
 use num_complex::Complex;
@@ -25,6 +26,8 @@ pub(super) trait RealPart:
 {
     fn to_f64(self) -> f64;
     fn from_f64(x: f64) -> Self;
+    /// Returns the number, or a zero of its sign if it is subnormal.
+    fn flush(self) -> Self;
 }
 macro_rules! parts { ($($T:ident)*) => { $(
     impl RealPart for $T {
@@ -32,6 +35,8 @@ macro_rules! parts { ($($T:ident)*) => { $(
         fn to_f64(self) -> f64 { self.into() }
         #[inline(always)]
         fn from_f64(x: f64) -> $T { x as $T }
+        #[inline(always)]
+        fn flush(self) -> $T { FloatElement::flushed(self) }
     }
 )* } }
 parts!(f32 f64);
@@ -280,6 +285,7 @@ macro_rules! els {
 els! {
     Minus 1 Complex<T>, |a, b| Complex { re: -a.re, im: -a.im };
     Conj 1 Complex<T>, |a, b| Complex { re: a.re, im: -a.im };
+    Flush 1 Complex<T>, |a, b| Complex { re: a.re.flush(), im: a.im.flush() };
     Real 1 T, |a, b| a.re;
     Imag 1 T, |a, b| a.im;
     Abs 1 T, |a, b| T::from_f64(modulus(wide(a)));
@@ -335,6 +341,7 @@ fn table<T: RealPart>(fun: ScalarOp, h: KernelVariant) -> Option<SliceKernel> {
     Some(match fun {
         ScalarOp::Neg => narrow::<Minus<T>>(h),
         ScalarOp::Conj => narrow::<Conj<T>>(h),
+        ScalarOp::FlushSubnormals => narrow::<Flush<T>>(h),
         ScalarOp::Real => narrow::<Real<T>>(h),
         ScalarOp::Imag => narrow::<Imag<T>>(h),
         ScalarOp::Add => narrow::<Plus<T>>(h),

@@ -53,6 +53,8 @@ pub(super) trait FloatElement: Copy + Default + PartialOrd + 'static {
     fn pow(self, y: Self) -> Self;
     fn atan2(self, y: Self) -> Self;
     fn next_after(self, y: Self) -> Self;
+    /// Returns the number, or a zero of its sign if it is subnormal, without float instructions.
+    fn flushed(self) -> Self;
 }
 
 macro_rules! float {
@@ -120,6 +122,11 @@ macro_rules! float {
             fn pow(self, y: $T) -> $T { float!(@ $T pow)(self, y) }
             fn atan2(self, y: $T) -> $T { float!(@ $T atan2)(self, y) }
             fn next_after(self, y: $T) -> $T { float!(@ $T nextafter)(self, y) }
+            #[inline(always)]
+            fn flushed(self) -> $T {
+                let (bits, sign) = (self.to_bits(), (-0.0 as $T).to_bits());
+                $T::from_bits(if bits & $T::INFINITY.to_bits() == 0 { bits & sign } else { bits })
+            }
         }
     };
     (@ f32 pow) => { libm::powf };
@@ -241,6 +248,7 @@ els! {
     Pow 2 |a, b, c, k| a.pow(b);
     Atan2 2 |a, b, c, k| a.atan2(b);
     NextAfter 2 |a, b, c, k| a.next_after(b);
+    Flush 1 |a, b, c, k| a.flushed();
 }
 tests! {
     IsFinite 1 |a, b| a.finite();
@@ -326,6 +334,7 @@ fn table<T: FloatElement, W: KernelMaker<T>>(fun: ScalarOp, h: KernelVariant) ->
         ScalarOp::Erf => W::slow::<Erf<T>>(h),
         ScalarOp::ErfInv => W::slow::<ErfInv<T>>(h),
         ScalarOp::IsFinite => W::test::<IsFinite<T>>(h),
+        ScalarOp::FlushSubnormals => W::fast::<Flush<T>>(h),
         ScalarOp::Add => W::fast::<Add<T>>(h),
         ScalarOp::Sub => W::fast::<Sub<T>>(h),
         ScalarOp::Mul => W::fast::<Mul<T>>(h),

@@ -7,6 +7,7 @@
 pub(crate) mod buffer;
 #[allow(unreachable_pub, reason = "within the crate its names are what others use")]
 pub(crate) mod cpu;
+pub(crate) mod flush_mode;
 #[allow(unreachable_pub, reason = "within the crate its names are what others use")]
 pub(crate) mod gemm;
 pub(crate) mod pairwise_sum;

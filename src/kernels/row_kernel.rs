@@ -12,6 +12,7 @@ pub use views::{RowInput, RowOutput, RowOutputs};
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::{DType, Scalar, Shape};
 use std::cell::Cell;
+use crate::kernels::flush_mode::FlushMode;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -187,8 +188,10 @@ pub(crate) fn with_outputs<'a>(
 }
 /// Runs a piece of a kernel's work for an engine.
 /// A panic is rethrown with a [`Fault`] that names the kernel as its payload.
+/// The kernel may be the user's code, so it runs with subnormal numbers.
 pub(crate) fn catch_panics(kernel: &dyn RowKernel, code: impl FnOnce()) {
     let _mark = KernelMark(RUNS_KERNEL.replace(true));
+    let _mode = FlushMode::off();
     let Err(said) = catch_user_panic(code) else { return };
     let text = format!("the row kernel {:?} panicked: {said}", kernel.key());
     resume_unwind(Box::new(Fault::new(ErrorKind::User, text)));

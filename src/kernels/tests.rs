@@ -76,7 +76,8 @@ fn every_function_is_defined_where_it_has_a_kernel() {
         [Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Sqrt, Rsqrt, Cbrt, Logistic, Erf, ErfInv, IsFinite];
     let binary =
         [Not, Add, Sub, Mul, Div, Rem, Max, Min, Pow, Atan2, NextAfter, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
-    let bits = [Xor, ShiftLeft, ShiftRightLogical, ShiftRightArithmetic, Real, Imag, Conj, Complex];
+    let bits =
+        [Xor, ShiftLeft, ShiftRightLogical, ShiftRightArithmetic, Real, Imag, Conj, Complex, FlushSubnormals];
     for fun in unary.into_iter().chain(more).chain(binary).chain(bits) {
         let tests = matches!(fun, Eq | Ne | Lt | Le | Gt | Ge | IsFinite);
         for from in DType::all() {

@@ -15,6 +15,7 @@ mod programs;
 mod rng;
 mod sizes;
 mod states;
+mod subnormals;
 mod workers;
 
 pub(crate) use rng::Rng;

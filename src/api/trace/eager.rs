@@ -13,7 +13,7 @@ use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::sharding::{Sharding, sub_axes};
 use crate::core::types::ArrayType;
 use crate::exec::engine;
-use crate::exec::engine::EngineKind;
+use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::exec::runtime::{ArrayData, on_device_thread};
 use crate::ir::program::{Builder, CallSite, Literal, Placement, Prim, Primitive, Priority, Program, Value};
 use crate::kernels::row_kernel::in_row_kernel;
@@ -74,7 +74,7 @@ pub(crate) fn reject_in_device_code() -> Result<(), Fault> {
 ///
 /// XLA takes longer to compile than most operations take to run, so it runs only operations whose
 /// operands are in its memory and would otherwise be copied to the host.
-fn engine_for(inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> EngineKind {
+fn engine_for(inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> EngineConfig {
     let there = |i: &ArrayOrLiteral| match i {
         ArrayOrLiteral::Array(a) => match a.repr() {
             Repr::Concrete(c) => {
@@ -84,10 +84,10 @@ fn engine_for(inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> EngineKind {
         },
         ArrayOrLiteral::Lit(_) => false,
     };
-    match EngineKind::default() {
+    EngineConfig::eager(match EngineKind::default() {
         EngineKind::Xla if !inputs.iter().any(there) => EngineKind::Lockstep,
         kind => kind,
-    }
+    })
 }
 
 /// Runs a primitive with one result, if this thread ran it recently on operands of the same types.
@@ -101,9 +101,9 @@ pub(super) fn run_recent(
     if tracing() || runs_device_code() {
         return None;
     }
-    let engine = EngineKind::default();
+    let engine = EngineConfig::eager(EngineKind::default());
     // if XLA is the default, the engine depends on the memory that holds the operands
-    let (ready, numbers) = op_cache::find(prim, engine, inputs).filter(|_| engine != EngineKind::Xla)?;
+    let (ready, numbers) = op_cache::find(prim, engine, inputs).filter(|_| engine.kind != EngineKind::Xla)?;
     let mut slabs = operand_data(inputs, numbers, call).ok()?;
     let made = ready.call_one(&mut slabs);
     Some(made.unwrap_or_else(|e| Array::poisoned(call.locate(e.into()))))

@@ -6,7 +6,7 @@ use crate::api::trace::{PlacedType, Repr};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::types::DType;
 use crate::core::util::fast_hash::FastHasher;
-use crate::exec::engine::EngineKind;
+use crate::exec::engine::EngineConfig;
 use crate::ir::program::{Input, Literal, Op, Prim, Primitive};
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -17,8 +17,8 @@ use std::sync::{Arc, Weak};
 pub(super) struct OpKey {
     /// The operation.
     pub(super) op: Op,
-    /// The engine that runs it.
-    pub(super) engine: EngineKind,
+    /// The engine that runs it, with its options.
+    pub(super) engine: EngineConfig,
     /// The operands, in order.
     pub(super) operands: Vec<OperandKey>,
 }
@@ -56,7 +56,7 @@ pub(super) fn eager_operand(arg: &ArrayOrLiteral) -> Result<EagerOperand<'_>> {
 
 impl OpKey {
     /// Creates the key of an operation on these operands.
-    pub(super) fn new(prim: &Prim, engine: EngineKind, inputs: &[ArrayOrLiteral]) -> Result<OpKey> {
+    pub(super) fn new(prim: &Prim, engine: EngineConfig, inputs: &[ArrayOrLiteral]) -> Result<OpKey> {
         let operand = |arg: &ArrayOrLiteral| {
             eager_operand(arg).map(|a| match a {
                 EagerOperand::Array(placed) => OperandKey::Array(placed.clone()),
@@ -67,7 +67,7 @@ impl OpKey {
         Ok(OpKey { op: Op::Prim(prim.clone()), engine, operands })
     }
     /// Returns true if this is the key of the operation on these operands.
-    fn matches(&self, prim: &dyn Primitive, engine: EngineKind, inputs: &[ArrayOrLiteral]) -> bool {
+    fn matches(&self, prim: &dyn Primitive, engine: EngineConfig, inputs: &[ArrayOrLiteral]) -> bool {
         let same = |(key, arg): (&OperandKey, &ArrayOrLiteral)| match (key, eager_operand(arg)) {
             // operands from the same program share their `Arc`
             (OperandKey::Array(a), Ok(EagerOperand::Array(b))) => Arc::ptr_eq(a, b) || a == b,
@@ -110,7 +110,7 @@ thread_local! {
 /// The flag is true if literals are inputs of the program.
 pub(super) fn find(
     prim: &dyn Primitive,
-    engine: EngineKind,
+    engine: EngineConfig,
     inputs: &[ArrayOrLiteral],
 ) -> Option<(Arc<CompiledProgram>, bool)> {
     let found = |recent: &RefCell<RecentOps>| {

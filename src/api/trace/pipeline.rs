@@ -6,7 +6,7 @@ use crate::core::diagnostic::{ErrorKind, Result};
 use crate::core::mesh::{Axis, Mesh};
 use crate::core::sharding::{Sharding, Spec, sub_axes};
 use crate::exec::engine;
-use crate::exec::engine::{EngineKind, Executable, Failure};
+use crate::exec::engine::{EngineConfig, EngineKind, Executable, Failure};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::dce::dce;
 use crate::ir::program::{Placement, Program, verify};
@@ -74,25 +74,25 @@ pub(crate) fn place(program: &Program, requested: &[Option<Placement>]) -> Resul
 fn compile(
     program: &Program,
     donated: &[bool],
-    engine: EngineKind,
+    engine: EngineConfig,
     per_byte: TransferPrices,
 ) -> Result<CompiledProgram> {
     let staged = lower(program, per_byte)?;
     #[cfg(feature = "xla")]
     crate::xla::engine::register();
     Ok(CompiledProgram {
-        exe: engine::compile(engine, staged.compile_request(donated))?,
+        exe: engine::compile(engine.kind, staged.compile_request(donated, engine))?,
         results: staged.results,
     })
 }
 
 /// Compiles operations outside of `jit`. Operations that XLA does not support run on the lockstep
 /// engine.
-pub(crate) fn compile_eager(program: &Program, engine: EngineKind) -> Result<CompiledProgram> {
+pub(crate) fn compile_eager(program: &Program, engine: EngineConfig) -> Result<CompiledProgram> {
     let compiled = |engine| compile(program, &[], engine, TransferPrices::default());
     match compiled(engine) {
-        Err(e) if engine == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
-            compiled(EngineKind::Lockstep)
+        Err(e) if engine.kind == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
+            compiled(EngineConfig { kind: EngineKind::Lockstep, ..engine })
         }
         done => done,
     }
@@ -101,9 +101,21 @@ pub(crate) fn compile_eager(program: &Program, engine: EngineKind) -> Result<Com
 impl LoweredProgram {
     /// Returns the request for an engine to compile this program. `donated` marks the inputs that
     /// may be overwritten; missing entries are false.
-    pub(crate) fn compile_request<'a>(&'a self, donated: &'a [bool]) -> engine::CompileRequest<'a> {
+    pub(crate) fn compile_request<'a>(
+        &'a self,
+        donated: &'a [bool],
+        config: EngineConfig,
+    ) -> engine::CompileRequest<'a> {
+        let flush_subnormals = config.flush_subnormals;
         let Partitioned { program: spmd, collectives } = &self.partitioned;
-        engine::CompileRequest { placed: &self.program, spmd, collectives, donated, depth: 0 }
+        engine::CompileRequest {
+            placed: &self.program,
+            spmd,
+            collectives,
+            donated,
+            flush_subnormals,
+            depth: 0,
+        }
     }
 }
 
@@ -120,26 +132,31 @@ pub(crate) const PROGRAM_OVERHEAD_EQUATIONS: usize = 8;
 pub(crate) fn compile_cached(
     program: Arc<Program>,
     donated: &[bool],
-    engine: EngineKind,
+    engine: EngineConfig,
     per_byte: TransferPrices,
 ) -> Result<Arc<CompiledProgram>> {
     get_or_compile(program, donated, (engine, per_byte), false)
 }
 
 /// Compiles operations outside of `jit`, with the cache of [`compile_cached`].
-pub(crate) fn compile_eager_cached(program: Program, engine: EngineKind) -> Result<Arc<CompiledProgram>> {
-    get_or_compile(Arc::new(program), &[], (engine, TransferPrices::default()), engine == EngineKind::Xla)
+pub(crate) fn compile_eager_cached(program: Program, engine: EngineConfig) -> Result<Arc<CompiledProgram>> {
+    get_or_compile(
+        Arc::new(program),
+        &[],
+        (engine, TransferPrices::default()),
+        engine.kind == EngineKind::Xla,
+    )
 }
 
 /// Looks the program up in the cache, or compiles it.
-/// The engine and the cost per byte are part of the key.
+/// The engine with its options, and the cost per byte, are part of the key.
 fn get_or_compile(
     program: Arc<Program>,
     donated: &[bool],
-    (engine, per_byte): (EngineKind, TransferPrices),
+    (engine, per_byte): (EngineConfig, TransferPrices),
     at_once: bool,
 ) -> Result<Arc<CompiledProgram>> {
-    type ProgramKey = (EngineKind, TransferPrices, bool, Box<[bool]>, Arc<Program>);
+    type ProgramKey = (EngineConfig, TransferPrices, bool, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<ProgramKey, Arc<CompiledProgram>>> =
         LazyLock::new(|| Cache::new(MAX_CACHED_EQUATIONS));
     // the key has the flags of the inputs up to the last donated one

@@ -12,7 +12,7 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::Mesh;
 use crate::core::sharding::{Sharding, for_result};
 use crate::core::types::DType;
-use crate::exec::engine::EngineKind;
+use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
 use crate::partition::TransferPrices;
 use crate::partition::plan::Machine;
@@ -75,6 +75,7 @@ pub struct Jit<'f, I, O> {
     out_specs: Option<SpecTree>,
     donate: Vec<usize>,
     engine: Option<EngineKind>,
+    flush_subnormals: Option<bool>,
     implicit: ImplicitReshard,
     machine: Option<(Machine, DType)>,
     cache: Cache<(u64, u32), Arc<CompiledFunction<I, O>>>,
@@ -86,12 +87,14 @@ pub struct Jit<'f, I, O> {
 impl<I, O> fmt::Debug for Jit<'_, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Jit { arity, mesh, in_specs, out_specs, donate, engine, implicit, machine, .. } = self;
+        let flush_subnormals = &self.flush_subnormals;
         let mut debug = f.debug_struct("Jit");
         debug.field("parameters", arity).field("mesh", mesh).field("in_specs", in_specs);
         debug
             .field("out_specs", out_specs)
             .field("donate", donate)
             .field("engine", engine)
+            .field("flush_subnormals", flush_subnormals)
             .field("implicit_reshard", implicit)
             .field("cost_model", machine)
             .finish_non_exhaustive()
@@ -126,6 +129,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             out_specs: None,
             donate: Vec::new(),
             engine: None,
+            flush_subnormals: None,
             implicit: ImplicitReshard::Allow,
             machine: None,
             cache: Cache::new(MAX_CACHED_EQUATIONS),
@@ -209,6 +213,45 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// ```
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
+        self.with_empty_cache()
+    }
+
+    /// Sets whether subnormal numbers are flushed to zero. Defaults to the process's setting
+    /// ([`set_default_flush_subnormals`](crate::set_default_flush_subnormals)), which is false.
+    ///
+    /// Subnormal numbers are nearer to 0 than the smallest normal number, 1.2e-38 for float32 and
+    /// 2.2e-308 for float64. Many processors are much slower on them, so that a wave or a decay
+    /// that fades away slows down its program. A program that flushes computes as if each subnormal
+    /// number among its arguments, its constants and the results of its operations were a zero of
+    /// the same sign. The engines `Lockstep`, `Threads` and `Reference` give the same bits as far
+    /// as they do without flushing.
+    ///
+    /// - bfloat16 and the parts of complex numbers are flushed, too. float16 is not, because it is
+    ///   computed as float32, where its subnormal numbers are normal.
+    /// - The code of a [custom operation](crate::custom_op), [`spmd`](crate::spmd::spmd) and Rust
+    ///   code outside of the program compute with subnormal numbers. The results of a custom
+    ///   operation, of a sort, of a linear algebra function and of similar operations on complete
+    ///   rows are flushed.
+    /// - Inside another traced function, the setting of that function applies.
+    ///
+    /// # Errors
+    /// Compiling returns an error on processors other than x86-64 and AArch64, in WebAssembly, and
+    /// for the engine [`Xla`](EngineKind::Xla), whose plugin decides by itself: on a CPU XLA
+    /// flushes, on a GPU it does not, unless it is configured otherwise.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let decay = |x: &Array| fori_loop(0..140, x, |_, x| x * 0.5);
+    /// let x = Array::from([1.0f32, 1e6]);
+    /// let kept = jit(decay).call(&x)?.to_vec::<f32>()?;
+    /// assert!(0.0 < kept[0] && kept[0] < f32::MIN_POSITIVE);
+    /// let flushed = jit(decay).flush_subnormals(true).call(&x)?.to_vec::<f32>()?;
+    /// assert_eq!((flushed[0], flushed[1]), (0.0, kept[1]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("denormals", "ftz", "daz", "xla_gpu_ftz"))]
+    pub fn flush_subnormals(mut self, flush: bool) -> Self {
+        self.flush_subnormals = Some(flush);
         self.with_empty_cache()
     }
 
@@ -475,7 +518,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             return Err(CallSite::new("jit", location).error(fault, Vec::new));
         }
         let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
-        let engine = self.engine.unwrap_or_default();
+        let engine = EngineConfig::new(self.engine, self.flush_subnormals);
         let traced = Traced::new(recorded, types_only(args), leaves, donated, types_only(&out), engine);
         let per_byte =
             self.per_byte(traced.program()).map_err(|e| e.with_location("cost_model", location))?;

@@ -12,7 +12,7 @@ use crate::core::sharding::Sharding;
 use crate::core::types::{ArrayType, DType};
 use crate::exec::engine;
 use crate::exec::engine::ExecutionReport;
-use crate::exec::engine::{EngineKind, Failure};
+use crate::exec::engine::{EngineConfig, Failure};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{CallSite, Program};
 use crate::partition::plan::{Machine, Plan, Timeline};
@@ -55,8 +55,8 @@ struct Signature<I, O> {
     captures: Vec<Array>,
     /// The results, as types.
     out: O,
-    /// The engine that runs the function.
-    engine: EngineKind,
+    /// The engine that runs the function, with its options.
+    engine: EngineConfig,
     implicit_reshard: ImplicitReshard,
     /// The cost of moving a byte, relative to computation.
     per_byte: TransferPrices,
@@ -126,7 +126,7 @@ impl<I, O> Traced<I, O> {
         leaves: Vec<LeafType>,
         mut donated: Vec<bool>,
         out: O,
-        engine: EngineKind,
+        engine: EngineConfig,
     ) -> Traced<I, O> {
         let RecordedProgram { program, captures } = recorded;
         donated.resize(leaves.len() + captures.len(), false);
@@ -240,7 +240,8 @@ impl<I, O> Lowered<I, O> {
     pub fn compile(self) -> Result<Compiled<I, O>> {
         let location = Location::caller();
         let engine = self.signature.engine;
-        let exe = engine::compile(engine, self.lowered.compile_request(&self.signature.donated))?;
+        let request = self.lowered.compile_request(&self.signature.donated, engine);
+        let exe = engine::compile(engine.kind, request)?;
         let ready = Arc::new(CompiledProgram { exe, results: self.lowered.results });
         Ok(Compiled(Arc::new(CompiledFunction::new(self.program, self.signature, ready, location)?)))
     }
@@ -405,7 +406,7 @@ impl<I: Tree, O: Tree> CompiledFunction<I, O> {
         location: SourceLocation,
         way: impl FnOnce(&CompiledProgram, &mut [ArrayData]) -> Result<(Vec<Array>, T), Failure>,
     ) -> Result<(O, T)> {
-        in_span!("call", engine = %self.signature.engine, %location);
+        in_span!("call", engine = %self.signature.engine.kind, %location);
         let mut slabs: SmallVec<[ArrayData; 8]> = SmallVec::new();
         let mut failed = None;
         args.visit(&mut Path::unnamed(), &mut |_, a| match a.array_data("call", location) {

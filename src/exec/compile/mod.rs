@@ -6,6 +6,7 @@
 //!
 //! | pass | modules | result |
 //! |---|---|---|
+//! | 0 flush | `flush_subnormals` | explicit flushes, in programs that flush subnormal numbers |
 //! | 1 lower | `lower`, `ir` | operations over buffers; each operand is a set of boxes with one affine map each |
 //! | 2 fuse | `fusion` | the groups of operations that share one iteration space |
 //! | 3 materialise | `fusion` | the values that are in memory |
@@ -75,6 +76,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod codegen;
+pub(crate) mod flush_subnormals;
 pub(crate) mod fusion;
 pub(crate) mod gather_scatter;
 pub(crate) mod index;

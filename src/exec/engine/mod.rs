@@ -4,11 +4,14 @@
 //! program made from it by the partitioner) and returns an [`Executable`]. [`EngineKind`] names the
 //! engines; [`EngineKind::register`] adds a custom one.
 
+mod config;
 pub(crate) mod lockstep;
 mod reference;
 mod registry;
 mod threads;
 
+pub(crate) use config::EngineConfig;
+pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
@@ -151,6 +154,7 @@ fn check_environment() -> Result<()> {
 /// On WebAssembly it always uses the lock-step engine, so that the other engines are not linked in.
 fn compile_with(kind: EngineKind, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
     check_environment()?;
+    EngineConfig { kind, flush_subnormals: job.flush_subnormals }.check()?;
     if cfg!(target_family = "wasm") {
         return lockstep::Lockstep.compile(job);
     }
@@ -201,6 +205,8 @@ pub struct CompileRequest<'a> {
     pub(crate) collectives: &'a Collectives,
     /// For each input, true if it may be overwritten. Missing entries mean `false`.
     pub(crate) donated: &'a [bool],
+    /// True if the program computes with zeros instead of subnormal numbers.
+    pub(crate) flush_subnormals: bool,
     /// The number of custom engines that have delegated this request so far.
     pub(crate) depth: u8,
 }
@@ -227,6 +233,13 @@ impl<'a> CompileRequest<'a> {
     pub fn donated(&self, input: usize) -> bool {
         self.donated.get(input) == Some(&true)
     }
+    /// Returns true if the program computes with zeros instead of subnormal numbers, as
+    /// [`Jit::flush_subnormals`](crate::Jit::flush_subnormals) says.
+    ///
+    /// An engine that cannot do so returns an error.
+    pub fn flush_subnormals(&self) -> bool {
+        self.flush_subnormals
+    }
     /// Compiles the program with another engine.
     /// Custom engines use this if they leave some of the work to another engine, or compare results
     /// with it.
@@ -252,7 +265,8 @@ struct Threads;
 
 impl Engine for Threads {
     fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(lockstep::LockstepExecutable::on_device_threads(job.spmd, job.donated)?))
+        let compiled = lockstep::LockstepExecutable::from_request(&job, Some(false))?;
+        Ok(Arc::new(compiled.on_device_threads(job.spmd)))
     }
 }
 

@@ -188,6 +188,7 @@ fn flops_per_index(code: &ScalarCode) -> f64 {
         | ScalarOp::Sqrt
         | ScalarOp::Rsqrt
         | ScalarOp::IsFinite
+        | ScalarOp::FlushSubnormals
         | ScalarOp::Conj
         | ScalarOp::Not
         | ScalarOp::Add

@@ -85,6 +85,7 @@ impl Writer {
             ScalarOp::Max | ScalarOp::Min if from.is_complex() => {
                 self.complex_extreme(if inst.op == ScalarOp::Max { "GT" } else { "LT" }, x, &args[1])
             }
+            ScalarOp::FlushSubnormals if from.is_float() => self.flushed(x),
             ScalarOp::Threefry => self.threefry(x, &args[1]),
             fun => match (stablehlo_name(fun), chlo_name(fun)) {
                 (Some(op), _) => self.elementwise(op, &args.iter().collect::<Vec<_>>()),
@@ -95,6 +96,19 @@ impl Writer {
                 (None, None) => return Err(unsupported(format!("{fun:?} has no StableHLO"))),
             },
         })
+    }
+    /// Writes the floats `x` with zeros of their signs instead of subnormal numbers.
+    fn flushed(&mut self, x: &Ssa) -> Ssa {
+        let least = match x.dtype {
+            DType::F16 => return x.clone(),
+            DType::F64 => f64::MIN_POSITIVE,
+            _ => f32::MIN_POSITIVE.into(),
+        };
+        let least = self.constant(x.dtype, Scalar::Float(least), &x.shape);
+        let zero = self.constant(x.dtype, Scalar::zero(x.dtype), &x.shape);
+        let (size, zero) = (self.elementwise("abs", &[x]), self.elementwise("multiply", &[x, &zero]));
+        let small = self.compare("LT", &size, &least);
+        self.select(&small, &zero, x)
     }
     /// Writes the maximum (`GT`) or minimum (`LT`) of complex numbers. StableHLO does not order
     /// them. They are ordered by their real parts, then by their imaginary parts; NaN wins.

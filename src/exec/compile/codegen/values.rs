@@ -127,9 +127,12 @@ impl ExprGraph {
     }
     /// Returns x·m + c, where one of the two steps changes nothing: m is 1, or c is −0.
     fn linear(&mut self, d: DType, x: usize, m: f64, c: f64) -> usize {
-        match self.constant_value(x) {
-            Some(v) if d == DType::F32 => self.float_constant(d, f64::from(v as f32 * m as f32 + c as f32)),
-            Some(v) => self.float_constant(d, v * m + c),
+        let folded = self.constant_value(x).map(|v| match d {
+            DType::F32 => f64::from(v as f32 * m as f32 + c as f32),
+            _ => v * m + c,
+        });
+        match folded.filter(|y| !may_flush(d, *y)) {
+            Some(y) => self.float_constant(d, y),
             None if m == 1.0 && c.to_bits() == NEG_ZERO.to_bits() => x,
             None => match (self.as_scaled(x), m == 1.0) {
                 (Some((a, k)), true) => self.instr(InstrOp::Lin1, d, d, &[a], &[k, c]),
@@ -212,6 +215,15 @@ impl ExprGraph {
             _ => self.instr(InstrOp::Scalar(fun), from, dtype, a, &[]),
         }
     }
+}
+
+/// Returns true if a result depends on whether the program flushes subnormal numbers.
+///
+/// It is then computed when the program runs. (A result that was rounded to the smallest normal
+/// number may have been subnormal before.)
+fn may_flush(dtype: DType, x: f64) -> bool {
+    let least = if dtype == DType::F32 { f32::MIN_POSITIVE.into() } else { f64::MIN_POSITIVE };
+    x != 0.0 && x.abs() <= least
 }
 
 /// Returns true if multiplying by 1/x equals dividing by x, because x is a power of two.
@@ -302,6 +314,7 @@ pub(crate) fn instr_ns_per_element(what: InstrOp, from: DType, dtype: DType) -> 
             | ScalarOp::Ceil
             | ScalarOp::Round
             | ScalarOp::IsFinite
+            | ScalarOp::FlushSubnormals
             | ScalarOp::Not
             | ScalarOp::Mul
             | ScalarOp::Max

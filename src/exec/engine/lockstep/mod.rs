@@ -20,6 +20,7 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::types::{DType, Shape};
 use crate::exec::compile;
 use crate::exec::compile::codegen::interpreter;
+use crate::exec::compile::flush_subnormals::flush_subnormals;
 use crate::exec::compile::plan::{BufferLocation, CompiledPlan, DonatedBuffer, DonationPurpose, ResultPlan};
 use crate::exec::runtime::clock::nanoseconds;
 use crate::exec::runtime::park::Signal;
@@ -29,6 +30,7 @@ use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::{Worker, thread_pool};
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
 use crate::kernels::buffer::Guards;
+use crate::kernels::flush_mode::FlushMode;
 use crate::partition::plan::Timeline;
 use crate::partition::{Slot, SpmdProgram};
 use run::{RunMark, Runner};
@@ -49,7 +51,7 @@ const WORKER_SPIN_NANOS: usize = 100_000;
 
 impl Engine for Lockstep {
     fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(LockstepExecutable::new(job.spmd, job.donated, None)?))
+        Ok(Arc::new(LockstepExecutable::from_request(&job, None)?))
     }
 }
 
@@ -71,6 +73,8 @@ pub(super) struct LockstepExecutable {
     force_inline: Option<bool>,
     /// The devices, each with its own thread; `None` if the pool of workers runs the program.
     devices: Option<ProgramDevices>,
+    /// True if kernels run in the mode that flushes subnormal numbers.
+    flushes: bool,
     /// The time of the last call, in nanoseconds.
     last_call_nanos: AtomicUsize,
 }
@@ -93,6 +97,14 @@ struct SharedTable<'a>(&'a [*mut u8]);
 unsafe impl Sync for SharedTable<'_> {}
 
 impl LockstepExecutable {
+    /// Compiles the requested program.
+    pub(super) fn from_request(job: &CompileRequest<'_>, forced: Option<bool>) -> Result<LockstepExecutable> {
+        if !job.flush_subnormals {
+            return LockstepExecutable::new(job.spmd, job.donated, forced);
+        }
+        let compiled = LockstepExecutable::new(&flush_subnormals(job.spmd), job.donated, forced)?;
+        Ok(LockstepExecutable { flushes: true, ..compiled })
+    }
     fn new(p: &SpmdProgram, donated: &[bool], forced: Option<bool>) -> Result<LockstepExecutable> {
         let kind = |s: &Slot| {
             let v = &p.slots[*s];
@@ -110,16 +122,16 @@ impl LockstepExecutable {
             num_devices: p.devices.max(1),
             force_inline: forced,
             devices: None,
+            flushes: false,
             last_call_nanos: AtomicUsize::new(0),
         })
     }
-    /// Compiles a program to run with one thread per device.
-    pub(super) fn on_device_threads(p: &SpmdProgram, donated: &[bool]) -> Result<LockstepExecutable> {
-        let mut ready = LockstepExecutable::new(p, donated, Some(false))?;
+    /// Returns the executable of the program `p`, changed to run with one thread per device.
+    pub(super) fn on_device_threads(mut self, p: &SpmdProgram) -> LockstepExecutable {
         let devices = ProgramDevices::of_program(p);
-        threads::limit_tasks(&mut ready.compiled.plan, devices.count);
-        ready.devices = Some(devices);
-        Ok(ready)
+        threads::limit_tasks(&mut self.compiled.plan, devices.count);
+        self.devices = Some(devices);
+        self
     }
     /// Returns true if this call runs on the caller's thread.
     fn runs_inline(&self) -> bool {
@@ -201,6 +213,7 @@ impl LockstepExecutable {
             let prints = wakeup.clone().map_or_else(PrintQueue::default, PrintQueue::with_wakeup);
             if self.devices.is_none() && self.runs_inline() {
                 let ran = Failure::catch(|| {
+                    let _mode = self.flushes.then(FlushMode::on);
                     interpreter::with_scratch(|scratch| {
                         let (counters, rounds) = (&[][..], Vec::new());
                         let marks = clock.map(|_| Vec::new());
@@ -224,6 +237,7 @@ impl LockstepExecutable {
                 let job = |m: &Worker| {
                     let SharedTable(base) = &shared;
                     let mut base = base.to_vec();
+                    let _mode = self.flushes.then(FlushMode::on);
                     interpreter::with_scratch(|scratch| {
                         let rounds = vec![0; c.num_levels];
                         let (member, counters, prints) = (Some(m), &counters[..], &prints);

@@ -19,6 +19,7 @@ use crate::exec::runtime::sync::atomic::AtomicUsize;
 use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::Worker;
 use crate::exec::runtime::{ArrayData, Buffer};
+use crate::kernels::flush_mode::FlushMode;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -434,6 +435,7 @@ unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: im
 /// # Safety
 /// The contract of [`Runner::run_plan`] applies.
 unsafe fn print(p: &PrintKernel, base: &[*mut u8]) -> String {
+    let _mode = FlushMode::off();
     let values = (p.values.iter())
         .map(|v| {
             let bytes = v.shape.num_elements() * v.dtype.size();

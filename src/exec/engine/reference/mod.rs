@@ -6,6 +6,7 @@
 //! from those of other engines in the last digits. Row kernels are an exception: the kernel itself
 //! runs, on all rows at once.
 
+mod flush;
 mod gather_scatter;
 mod row_kernel;
 mod scalar;
@@ -29,28 +30,34 @@ use value::ReferenceValue;
 /// Runs programs one element at a time on the caller's thread.
 pub(crate) struct Reference;
 
-struct ReferenceExecutable(SpmdProgram);
+struct ReferenceExecutable {
+    program: SpmdProgram,
+    /// True if subnormal numbers are zeros.
+    flushes: bool,
+}
 
 impl Engine for Reference {
     fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
-        Ok(executable(job.spmd))
+        Ok(Arc::new(ReferenceExecutable { program: job.spmd.clone(), flushes: job.flush_subnormals }))
     }
 }
 
 /// Returns an executable that interprets the program.
+#[cfg(test)]
 pub(super) fn executable(program: &SpmdProgram) -> Arc<dyn Executable> {
-    Arc::new(ReferenceExecutable(program.clone()))
+    Arc::new(ReferenceExecutable { program: program.clone(), flushes: false })
 }
 
 impl Executable for ReferenceExecutable {
     fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
-        check_available(held_bytes(&self.0))?;
+        let ReferenceExecutable { program, flushes } = self;
+        check_available(held_bytes(program))?;
         let args = args
             .iter()
-            .map(|s| Ok(Rc::new(ReferenceValue::from_array_data(s)?)))
+            .map(|s| Ok(Rc::new(ReferenceValue::from_array_data(s)?.flushed_if(*flushes))))
             .collect::<Result<_, Fault>>()?;
-        let parts = self.0.outs.iter().map(|s| num_partials(&self.0.slots[*s]));
-        let made = Failure::catch(|| run(&self.0, args))?;
+        let parts = program.outs.iter().map(|s| num_partials(&program.slots[*s]));
+        let made = Failure::catch(|| run(program, args, *flushes))?;
         let slabs = made.iter().zip(parts).map(|(v, parts)| v.to_array_data(parts));
         Ok(slabs.collect::<Result<_, Fault>>()?)
     }
@@ -85,13 +92,14 @@ fn slot_values(values: &Values, slots: &[Slot]) -> Vec<Rc<ReferenceValue>> {
     slots.iter().map(|s| slot_value(values, *s)).collect()
 }
 
-fn run(program: &SpmdProgram, args: Vec<Rc<ReferenceValue>>) -> Vec<Rc<ReferenceValue>> {
+/// Runs a program; if it `flushes`, no value that is stored is subnormal.
+fn run(program: &SpmdProgram, args: Vec<Rc<ReferenceValue>>, flushes: bool) -> Vec<Rc<ReferenceValue>> {
     let mut values: Values = vec![None; program.slots.len()];
     for (slot, arg) in program.ins.iter().zip(args) {
         values[*slot] = Some(arg);
     }
     for step in &program.steps {
-        let made = self::step(program, step, &values);
+        let made = self::step(program, step, &values, flushes);
         for (slot, value) in made {
             values[slot] = Some(value);
         }
@@ -99,7 +107,12 @@ fn run(program: &SpmdProgram, args: Vec<Rc<ReferenceValue>>) -> Vec<Rc<Reference
     slot_values(&values, &program.outs)
 }
 
-fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<ReferenceValue>)> {
+fn step(
+    program: &SpmdProgram,
+    step: &Step,
+    values: &Values,
+    flushes: bool,
+) -> Vec<(Slot, Rc<ReferenceValue>)> {
     match step {
         Step::Fetch { .. } => Vec::new(),
         Step::Local { out, nest: loop_nest, layout } => {
@@ -114,14 +127,16 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Re
                 });
                 let ranges: Vec<(i64, i64)> = ranges.collect();
                 let reducer = stored.layout.partial.as_ref().map_or(Reducer::Add, |p| p.0);
-                run_local(program, loop_nest, (&ranges, reducer), position, values, &mut made);
+                let reader = ElementReader { program, values, position, flushes };
+                run_local(loop_nest, (&ranges, reducer), &reader, &mut made);
             }
-            vec![(*out, Rc::new(made))]
+            vec![(*out, Rc::new(made.flushed_if(flushes)))]
         }
         Step::Reduce { src, out, combine } => {
             let (from, to) = (&program.slots[*src], &program.slots[*out]);
             let value = slot_value(values, *src);
-            vec![(*out, Rc::new(reduce(&value, &partial_axes(&from.layout), to, *combine)))]
+            let made = reduce(&value, &partial_axes(&from.layout), to, *combine);
+            vec![(*out, Rc::new(made.flushed_if(flushes)))]
         }
         Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
             let mut carries = slot_values(values, carry);
@@ -135,7 +150,7 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Re
                 args.extend(fixed.iter().cloned());
                 args.append(&mut carries);
                 args.extend(xs.iter().map(|x| Rc::new(x.slice(k))));
-                carries = run(body, args);
+                carries = run(body, args, flushes);
                 for (stack, y) in stacks.iter_mut().zip(carries.split_off(out.len())) {
                     stack.push(y);
                 }
@@ -166,8 +181,8 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Re
             let goes_on = |test: &ReferenceValue| {
                 (0..test.shape.num_elements()).any(|k| test.element(k).to_i128() != 0)
             };
-            while goes_on(&run(cond, with(cond_fixed, &carries))[0]) {
-                carries = run(body, with(body_fixed, &carries));
+            while goes_on(&run(cond, with(cond_fixed, &carries), flushes)[0]) {
+                carries = run(body, with(body_fixed, &carries), flushes);
             }
             out.iter().copied().zip(carries).collect()
         }
@@ -180,11 +195,12 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Re
             };
             let args = slot_values(values, ins);
             if choice.shape.rank() == 0 {
-                return out.iter().copied().zip(run(&branches[number(choice.element(0))], args)).collect();
+                let made = run(&branches[number(choice.element(0))], args, flushes);
+                return out.iter().copied().zip(made).collect();
             }
             // each device chooses its own branch: run all branches, then take each device's block
             // of the results of its branch
-            let results: Vec<_> = branches.iter().map(|b| run(b, args.clone())).collect();
+            let results: Vec<_> = branches.iter().map(|b| run(b, args.clone(), flushes)).collect();
             let axes: Vec<SubAxes> =
                 program.slots[*which].layout.dims.iter().map(|d| d.sub_axes.clone()).collect();
             out.iter()
@@ -303,14 +319,11 @@ fn reduce(value: &ReferenceValue, from: &SubAxes, to: &StoredValue, combine: Red
 ///
 /// The reduced loops run over `ranges`, and `parts` is the reducer that combines partial values.
 fn run_local(
-    program: &SpmdProgram,
     s: &LoopNest,
     (ranges, parts): (&[(i64, i64)], Reducer),
-    position: usize,
-    values: &Values,
+    reader: &ElementReader<'_>,
     made: &mut ReferenceValue,
 ) {
-    let reader = ElementReader { program, values, position };
     if s.compute.is_alias() {
         let part = &s.accesses[0].pieces[0];
         let Source::Value(slot) = part.source else { return made.fill(s.accesses[0].fill) };
@@ -320,21 +333,21 @@ fn run_local(
         return;
     }
     if let Compute::RowKernel(l) = &s.compute {
-        return row_kernel::row_kernel(s, l, &reader, made);
+        return row_kernel::row_kernel(s, l, reader, made);
     }
     if let Compute::Scatter { indices: at, reducer: combine } = &s.compute {
-        return gather_scatter::scatter(s, (at, *combine), ranges, &reader, made);
+        return gather_scatter::scatter(s, (at, *combine), ranges, reader, made);
     }
     let mut index = vec![0i64; s.extents.len()];
     for_each_index(&mut index, 0, s.rank, &|d| (0, s.extents[d] as i64), &mut |index| {
         let out = match &s.compute {
-            Compute::Map(code) => eval(code, &s.accesses, index, &reader),
+            Compute::Map(code) => eval(code, &s.accesses, index, reader),
             Compute::Reduce { reducer: combine, code } => {
                 let mut total = scalar::neutral(*combine, s.dtype);
                 let mut first = *combine == Reducer::AssumeEqual;
                 let mut inner = index.to_vec();
                 for_each_index(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {
-                    let x = eval(code, &s.accesses, index, &reader);
+                    let x = eval(code, &s.accesses, index, reader);
                     total = match *combine {
                         Reducer::AssumeEqual if !std::mem::take(&mut first) => total,
                         Reducer::AssumeEqual => x,
@@ -353,7 +366,7 @@ fn run_local(
                 });
                 total
             }
-            Compute::Gather { indices: at } => gather_scatter::gather(s, at, ranges, index, &reader)
+            Compute::Gather { indices: at } => gather_scatter::gather(s, at, ranges, index, reader)
                 .unwrap_or_else(|| scalar::neutral(parts, s.dtype)),
             Compute::RowKernel(_) | Compute::Reshape | Compute::Scatter { .. } => unreachable!("done above"),
         };
@@ -383,9 +396,16 @@ struct ElementReader<'a> {
     program: &'a SpmdProgram,
     values: &'a Values,
     position: usize,
+    /// True if subnormal numbers are zeros.
+    flushes: bool,
 }
 
 impl ElementReader<'_> {
+    /// Returns a constant of an element type.
+    fn constant(&self, x: Scalar, dtype: DType) -> Scalar {
+        let x = scalar::round_to_dtype(x, dtype.storage());
+        if self.flushes { scalar::flush_subnormals(x, dtype.storage()) } else { x }
+    }
     /// Returns a slot's value, and the offset of the partial value that the device position holds.
     fn partial(&self, slot: Slot) -> (Rc<ReferenceValue>, usize) {
         let value = slot_value(self.values, slot);
@@ -404,7 +424,7 @@ impl ElementReader<'_> {
                 continue;
             }
             return match part.source {
-                Source::Const(x) => scalar::round_to_dtype(x, read.dtype.storage()),
+                Source::Const(x) => self.constant(x, read.dtype),
                 Source::Value(slot) => {
                     let (value, base) = self.partial(slot);
                     let at = |a: &AffineExpr| {
@@ -422,7 +442,7 @@ impl ElementReader<'_> {
                 }
             };
         }
-        scalar::round_to_dtype(read.fill, read.dtype.storage())
+        self.constant(read.fill, read.dtype)
     }
 }
 
@@ -438,12 +458,13 @@ fn eval(code: &ScalarCode, reads: &[Access], index: &[i64], reader: &ElementRead
                 ScalarArg::Const(x) => match *x {
                     // the condition of a select is a bool, whatever the operand type is
                     Scalar::Bool(b) => Scalar::Bool(b),
-                    x => scalar::round_to_dtype(x, inst.operand_dtype.storage()),
+                    x => reader.constant(x, inst.operand_dtype),
                 },
                 ScalarArg::Index(l) => Scalar::Int(index[*l].into()),
             })
             .collect();
-        made.push(scalar::apply(inst.op, inst.operand_dtype, inst.dtype, &args));
+        let apply = if reader.flushes { flush::apply } else { scalar::apply };
+        made.push(apply(inst.op, inst.operand_dtype, inst.dtype, &args));
     }
     *made.last().expect("code makes a value")
 }

@@ -122,6 +122,7 @@ pub(super) fn apply(fun: ScalarOp, from: DType, dtype: DType, args: &[Scalar]) -
         }
         ScalarOp::Complex => return round_to_dtype(Scalar::Complex(a.to_f64(), args[1].to_f64()), dtype),
         ScalarOp::IsFinite => return Scalar::Bool(a.to_f64().is_finite()),
+        ScalarOp::FlushSubnormals => return flush_subnormals(a, from),
         _ => {}
     }
     if from.is_complex() {
@@ -139,6 +140,23 @@ pub(super) fn apply(fun: ScalarOp, from: DType, dtype: DType, args: &[Scalar]) -
         d => Scalar::Int(integer(fun, d, a.to_i128(), b.to_i128())),
     };
     round_to_dtype(out, dtype.storage())
+}
+
+/// Returns a scalar of an element type, with zeros of their signs instead of subnormal numbers.
+///
+/// The subnormal numbers of float16 are kept: it is computed as float32, where they are normal.
+pub(super) fn flush_subnormals(x: Scalar, dtype: DType) -> Scalar {
+    let least = match dtype.real() {
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F32 | DType::BF16 => f32::MIN_POSITIVE.into(),
+        _ => return x,
+    };
+    let flushed = |x: f64| if x.abs() < least { 0f64.copysign(x) } else { x };
+    match x {
+        Scalar::Float(x) => Scalar::Float(flushed(x)),
+        Scalar::Complex(re, im) => Scalar::Complex(flushed(re), flushed(im)),
+        x => x,
+    }
 }
 
 /// Panics, because an oracle must not guess the result of a function that it does not have.

@@ -52,6 +52,13 @@ impl ReferenceValue {
         let x = scalar::round_to_dtype(x, self.dtype);
         self.data.extend(std::iter::repeat_n(x, self.shape.num_elements()));
     }
+    /// Returns the value, with zeros of their signs instead of subnormal numbers if it `flushes`.
+    pub(super) fn flushed_if(mut self, flushes: bool) -> ReferenceValue {
+        if flushes {
+            self.data.iter_mut().for_each(|x| *x = scalar::flush_subnormals(*x, self.dtype));
+        }
+        self
+    }
     /// Returns slice `k` along the leading dimension of each partial value.
     pub(super) fn slice(&self, k: usize) -> ReferenceValue {
         let shape: Shape = self.shape[1..].into();

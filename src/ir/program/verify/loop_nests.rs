@@ -390,7 +390,8 @@ fn arity(op: ScalarOp) -> usize {
     match op {
         Copy | Convert | Bitcast | Neg | Sign | Abs | Floor | Ceil | Round | Exp | Exp2 | Expm1 | Log
         | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh
-        | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv | IsFinite | Real | Imag | Conj | Not => 1,
+        | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv | IsFinite | FlushSubnormals | Real | Imag | Conj
+        | Not => 1,
         Add | Sub | Mul | Div | Rem | Max | Min | Pow | Atan2 | NextAfter | Complex | Eq | Ne | Lt | Le
         | Gt | Ge | And | Or | Xor | ShiftLeft | ShiftRightLogical | ShiftRightArithmetic | Threefry => 2,
         Select => 3,
@@ -421,7 +422,9 @@ pub(crate) fn supports_dtypes(op: ScalarOp, operand_dtype: DType, dtype: DType) 
         Rem => (!truth && !complex, from),
         And | Or | Xor | Not => (!from.is_inexact(), from),
         ShiftLeft | ShiftRightLogical | ShiftRightArithmetic => (!from.is_inexact() && !truth, from),
-        Exp | Log | Sin | Cos | Tan | Sinh | Cosh | Tanh | Sqrt | Rsqrt => (from.is_inexact(), from),
+        Exp | Log | Sin | Cos | Tan | Sinh | Cosh | Tanh | Sqrt | Rsqrt | FlushSubnormals => {
+            (from.is_inexact(), from)
+        }
         Floor | Ceil | Round | Exp2 | Expm1 | Log1p | Asin | Acos | Atan | Asinh | Acosh | Atanh | Cbrt
         | Logistic | Erf | ErfInv | Atan2 | NextAfter => (float, from),
     };

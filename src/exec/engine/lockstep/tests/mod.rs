@@ -39,7 +39,7 @@ fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
     let expected = reference::executable(p).call(&mut args).unwrap();
     let inline = LockstepExecutable::new(p, &[], Some(true)).unwrap();
     let workers = LockstepExecutable::new(p, &[], Some(false)).unwrap();
-    let devices = LockstepExecutable::on_device_threads(p, &[]).unwrap();
+    let devices = LockstepExecutable::new(p, &[], Some(false)).unwrap().on_device_threads(p);
     for _ in 0..2 {
         let (a, b) = (inline.call(&mut args).unwrap(), workers.call(&mut args).unwrap());
         for (k, (a, c)) in a.iter().zip(devices.call(&mut args).unwrap()).enumerate() {
