@@ -297,6 +297,8 @@ pub use api::shard_map::{ShardMap, shard_map};
 #[doc(inline)]
 pub use api::spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]
+pub use api::trace::named_scope;
+#[doc(inline)]
 pub use api::transform::{
     Compiled, Explanation, ImplicitReshard, Jit, Lowered, MapOptions, ScanOptions, Suggestion, Traced,
     associative_scan, associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map, map_with,
@@ -319,7 +321,7 @@ pub use exec::engine::{EngineKind, default_flush_subnormals, set_default_flush_s
 #[doc(inline)]
 pub use ir::ops::collective::PcastTo;
 #[doc(inline)]
-pub use ir::program::{CheckpointPolicy, Phase};
+pub use ir::program::{CheckpointPolicy, Phase, ScopePath};
 #[doc(inline)]
 pub use partition::{Collective, CollectiveKind, Collectives, Memory, MemoryClass, MemoryEntry};
 
@@ -336,8 +338,8 @@ pub mod prelude {
         NewAxis, Output, PadMode, Padding, Permutation, Result, ScanOptions, ShardMap, Sharding, Spec,
         Static, Traced, Tree, VmapOptions, WindowOptions, assert_collectives, associative_scan, axes,
         axis_index, axis_size, concat, cond, custom_op, debug_print, devices, einsum, einsum_to, einsum_with,
-        fori_loop, ix, jit, map, map_with, meshgrid, p, scan, scan_with, sort_by_keys, stack, switch, tree,
-        type_of, while_loop,
+        fori_loop, ix, jit, map, map_with, meshgrid, named_scope, p, scan, scan_with, sort_by_keys, stack,
+        switch, tree, type_of, while_loop,
     };
     // tracing, control flow and differentiation
     pub use crate::api::shard_map::shard_map;

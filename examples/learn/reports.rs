@@ -11,6 +11,8 @@ fn main() -> Result<()> {
     find()?;
     println!("== why");
     why()?;
+    println!("== scopes");
+    scopes()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -120,3 +122,19 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: scopes
+fn scopes() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = Array::ones([64, 32]).put(&mesh, p!["X"]);
+    let ws = vec![Array::ones([32, 32]).put(&mesh, p!["X"]); 2];
+    let layers = |x: &Array, ws: &Vec<Array>| {
+        ws.iter().enumerate().fold(x.clone(), |x, (k, w)| {
+            named_scope(format!("layer{k}"), || x.dot(w.reshard(p![])).tanh())
+        })
+    };
+    let step = |x: &Array, ws: &Vec<Array>| grad(ws, |ws| layers(x, &ws).square().sum(..));
+    println!("{}", jit(step).lower((&x, &ws))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: scopes

@@ -2,7 +2,7 @@
 
 use crate::core::diagnostic::SourceLocation;
 use crate::core::mesh::Axes;
-use crate::ir::program::Phase;
+use crate::ir::program::{Phase, ScopePath};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{SpmdProgram, StepOrigin};
 use std::fmt;
@@ -74,6 +74,8 @@ pub struct Collective {
     /// If a function of the user's program moves data, this is the location inside that function,
     /// or that of its caller if it is `#[track_caller]`.
     pub location: Option<SourceLocation>,
+    /// The named scopes around the operation ([`named_scope`](crate::named_scope)).
+    pub scope: ScopePath,
     /// The phase of differentiation that added the collective.
     pub phase: Phase,
     /// True if the program requested it.
@@ -125,6 +127,17 @@ impl CollectiveKind {
 impl fmt::Display for CollectiveKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl Collective {
+    /// Returns the position in the per-device program.
+    ///
+    /// For each surrounding program, it has the step and the index of the program nested in that
+    /// step; last, it has the step of the collective and 0.
+    #[doc(hidden)]
+    pub fn path(&self) -> &[(usize, usize)] {
+        &self.path
     }
 }
 

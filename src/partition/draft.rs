@@ -45,6 +45,9 @@ pub(super) struct Draft {
     pub(super) costs: CostCache,
 }
 
+/// The collective that the user called, with its axes; `None` if the step implements none.
+pub(super) type CalledCollective = Option<(CollectiveKind, Axes)>;
+
 /// A step of a draft, with its metadata.
 #[derive(Clone, Debug)]
 pub(super) struct DraftStep {
@@ -55,7 +58,9 @@ pub(super) struct DraftStep {
     /// The origin of the step.
     pub(super) origin: StepOrigin,
     /// The collective that the user called, if this step implements one.
-    pub(super) user_collective: Option<(CollectiveKind, Axes)>,
+    pub(super) user_collective: CalledCollective,
+    /// True if the step is per-device code of manual mode: each device computes its own block.
+    pub(super) per_device: bool,
     /// True if the user constrained the layout of the result.
     pub(super) constrained: bool,
     /// True if this step directly computes a copy whose layout the user constrained.
@@ -67,8 +72,8 @@ pub(super) struct DraftStep {
     pub(super) hoisted_from: Option<StepOrigin>,
     /// The collectives of each nested program, with the number of times it runs.
     pub(super) nested_collectives: Vec<(Collectives, u64)>,
-    /// The views that this local step reads through.
-    pub(super) fused_views: Vec<Slot>,
+    /// The views that this local step reads through, each with the index of the access.
+    pub(super) fused_views: Vec<(usize, Slot)>,
 }
 
 impl DraftStep {
@@ -79,6 +84,7 @@ impl DraftStep {
             step,
             origin,
             user_collective: None,
+            per_device: false,
             constrained: false,
             requested: false,
             for_consumer,
@@ -86,6 +92,14 @@ impl DraftStep {
             nested_collectives,
             fused_views,
         }
+    }
+    /// Returns the kind of the exchange that the user called, if this step implements one.
+    pub(super) fn exchange(&self) -> Option<CollectiveKind> {
+        UserExchange::new(&self.user_collective, 0, &self.origin).map(|called| called.kind)
+    }
+    /// Returns the views through which an access of the step reads.
+    pub(super) fn views_of(&self, access: usize) -> impl Iterator<Item = Slot> {
+        self.fused_views.iter().filter(move |v| v.0 == access).map(|v| v.1)
     }
 }
 
@@ -243,17 +257,59 @@ pub(super) struct FusedView {
     pub(super) extents: Vec<usize>,
 }
 
+/// An exchange that the user called: an all-gather, an all-to-all or a permute.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UserExchange<'a> {
+    pub(super) kind: CollectiveKind,
+    pub(super) axes: &'a Axes,
+    /// The slot of its result.
+    pub(super) out: Slot,
+    pub(super) origin: &'a StepOrigin,
+}
+
+impl<'a> UserExchange<'a> {
+    /// Returns the exchange of a step with this collective, `None` if it does not exchange.
+    fn new(called: &'a CalledCollective, out: Slot, origin: &'a StepOrigin) -> Option<UserExchange<'a>> {
+        use CollectiveKind::{AllGather, AllToAll, Permute};
+        let (kind, axes) = called.as_ref()?;
+        matches!(kind, AllGather | AllToAll | Permute).then_some(UserExchange {
+            kind: *kind,
+            axes,
+            out,
+            origin,
+        })
+    }
+    /// Returns the exchange that makes a step need `src`, if any: the step's own, or that of a view
+    /// through which it reads `src`.
+    ///
+    /// `own` is the step's collective, result and origin; `views` are the views that one of its
+    /// accesses reads through.
+    pub(super) fn find(
+        own: (&'a CalledCollective, Slot, &'a StepOrigin),
+        mut views: impl Iterator<Item = Slot>,
+        fused_views: &'a [Option<FusedView>],
+        src: Slot,
+    ) -> Option<UserExchange<'a>> {
+        let of_view = |slot: Slot| {
+            let view = fused_views.get(slot)?.as_ref()?;
+            let called = UserExchange::new(&view.step.user_collective, slot, &view.step.origin);
+            called.filter(|_| view.access.sources().contains(&src))
+        };
+        UserExchange::new(own.0, own.1, own.2).or_else(|| views.find_map(of_view))
+    }
+}
+
 /// Metadata of a finished step.
 /// The fields are those of [`DraftStep`].
 #[derive(Clone, Debug)]
 pub(super) struct StepInfo {
-    pub(super) user_collective: Option<(CollectiveKind, Axes)>,
+    pub(super) user_collective: CalledCollective,
     pub(super) constrained: bool,
     pub(super) requested: bool,
     pub(super) for_consumer: Option<StepOrigin>,
     pub(super) hoisted_from: Option<StepOrigin>,
     pub(super) nested_collectives: Vec<(Collectives, u64)>,
-    pub(super) fused_views: Vec<Slot>,
+    pub(super) fused_views: Vec<(usize, Slot)>,
 }
 
 impl Draft {
@@ -272,6 +328,7 @@ impl Draft {
             hoisted_from: before,
             nested_collectives: inside,
             fused_views: through,
+            per_device: _,
         } in items
         {
             p.steps.push(step);

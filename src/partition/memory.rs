@@ -3,6 +3,7 @@
 
 use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
+use crate::ir::program::ScopePath;
 use crate::partition::fused::{self, reads_elementwise};
 use crate::partition::print;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin};
@@ -43,6 +44,8 @@ pub struct MemoryEntry {
     /// The source location of that operation.
     /// `None` if it is unknown.
     pub location: Option<SourceLocation>,
+    /// The named scopes around that operation ([`named_scope`](crate::named_scope)).
+    pub scope: ScopePath,
 }
 
 /// The memory that a device holds at the peak.
@@ -123,7 +126,8 @@ impl fmt::Display for Memory {
                 (MemoryClass::Communication, _) => format!("received for {}", e.op),
                 (MemoryClass::Result | MemoryClass::Intermediate, _) => e.op.clone(),
             };
-            writeln!(f, "{:>width$}  {what}: {}{}", e.bytes, e.ty, line(e.location))?;
+            let scope = e.scope.name().map(|s| format!(" in {s}")).unwrap_or_default();
+            writeln!(f, "{:>width$}  {what}: {}{}{scope}", e.bytes, e.ty, line(e.location))?;
         }
         let rest = self.entries.len().saturating_sub(MAX_PRINTED_ENTRIES);
         if rest > 0 {
@@ -295,6 +299,7 @@ impl StepMemory {
                 bytes: l.bytes,
                 op: op.to_string(),
                 location: why.location,
+                scope: why.scope,
             });
         }
         let why = p.origins.get(at).cloned().unwrap_or_default();

@@ -108,7 +108,7 @@ mod tree_reduce;
 mod work;
 
 pub use crate::partition::collective::{Collective, CollectiveKind, Collectives};
-pub(crate) use crate::partition::report::table::PHASE_COLUMN;
+pub(crate) use crate::partition::report::table::{PHASE_COLUMN, SCOPE_COLUMN};
 #[doc(hidden)]
 pub use assign::Partitioned;
 pub(crate) use cost::compute::TransferPrices;

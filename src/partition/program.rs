@@ -6,8 +6,8 @@
 use crate::core::diagnostic::SourceLocation;
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{DType, Shape};
-use crate::ir::program::Phase;
 use crate::ir::program::loop_nest::{LoopNest, Reducer};
+use crate::ir::program::{Phase, ScopePath};
 use crate::partition::layout::{DimLayout, Layout};
 
 /// The index of a stored value in [`SpmdProgram::slots`].
@@ -272,6 +272,8 @@ pub struct StepOrigin {
     pub op: String,
     /// The phase of the step: forward, recomputed or backward.
     pub phase: Phase,
+    /// The named scopes around the operation.
+    pub scope: ScopePath,
     /// The backward pass of a checkpoint that the step belongs to, counted from 1; 0 if none.
     /// Steps with different numbers do not share what they fetch.
     pub checkpoint: usize,

@@ -82,7 +82,7 @@ impl SpmdProgram {
         self.slots[src].layout.has_equal_partials()
     }
     /// Returns the sub-axes over which `src` is partial and `out` is not, as a layout.
-    pub(crate) fn reduced_sub_axes(&self, src: Slot, out: Slot) -> DimLayout {
+    pub fn reduced_sub_axes(&self, src: Slot, out: Slot) -> DimLayout {
         let partials =
             |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let sub_axis_list = subtract(&partials(src), &partials(out)).unwrap_or_default();

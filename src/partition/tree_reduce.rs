@@ -127,7 +127,7 @@ pub(crate) fn tree_cost(devices: usize, from: &StoredValue, to: &Layout) -> Opti
 
 impl SpmdProgram {
     /// Returns true if the step is a small reduction, which is executed as a tree.
-    pub(crate) fn is_tree_reduction(&self, step: usize) -> bool {
+    pub fn is_tree_reduction(&self, step: usize) -> bool {
         let Step::Reduce { src, out, .. } = &self.steps[step] else { return false };
         tree_reduction(&self.slots[*src], &self.slots[*out].layout).is_some()
     }

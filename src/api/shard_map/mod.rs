@@ -212,7 +212,8 @@ fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>,
         border.check_argument_shardings(input, &in_specs, &asked).map_err(at)?;
     }
 
-    let open = OpenTrace::with_capture_type(border.capture_rule()).map_err(|f| at(f.into()))?;
+    let open =
+        OpenTrace::with_capture_type(Some(s.location), border.capture_rule()).map_err(|f| at(f.into()))?;
     let outer = setting().map_or(Axes::none(), |s| s.untracked);
     let untracked = if s.checked { outer } else { outer.iter().chain(&axes).collect() };
     open.set(Setting { mesh: border.inner_mesh().clone(), untracked });

@@ -10,6 +10,7 @@ mod handle;
 mod op_cache;
 pub(crate) mod pipeline;
 mod record;
+mod scope;
 pub(crate) mod what_if;
 
 pub use handle::Array;
@@ -18,3 +19,5 @@ pub(crate) use record::{
     ArrayOrLiteral, CaptureTypeFn, OpenTrace, RecordedProgram, Setting, Trace, apply, apply_control, apply1,
     apply1_ref, build, carried_errors, innermost, name_equation, poison, setting, tracing, type_here,
 };
+pub(crate) use scope::in_call;
+pub use scope::named_scope;

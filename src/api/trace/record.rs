@@ -8,9 +8,10 @@
 //! A trace owns the list of its errors. An ill-typed operation is therefore reported even if its
 //! result is never used, and all errors of a trace are reported together when it ends.
 
+use super::scope::{count_trace, current_scope, is_user_code};
 use super::{eager, what_if};
 use crate::api::trace::{Array, Repr};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{ArrayType, DType};
 use crate::ir::program::{
@@ -53,6 +54,8 @@ pub(crate) struct Trace {
     parent: Option<Arc<Trace>>,
     /// The number of enclosing traces.
     depth: usize,
+    /// The source location of the call that opened the trace, if known.
+    location: Option<SourceLocation>,
     /// The function that maps the types of captured values. `None` if captures keep their types.
     capture_type: Option<Box<CaptureTypeFn>>,
     state: Mutex<TraceState>,
@@ -141,6 +144,7 @@ pub(crate) struct OpenTrace(Arc<Trace>);
 impl Drop for OpenTrace {
     fn drop(&mut self) {
         let _ = OPEN.try_with(|open| open.borrow_mut().retain(|t| !Arc::ptr_eq(t, &self.0)));
+        count_trace(-1);
         self.0.lock().builder = None;
     }
 }
@@ -155,14 +159,21 @@ pub(crate) struct RecordedProgram {
 
 impl OpenTrace {
     /// Opens a new trace inside the innermost one of this thread.
-    pub(crate) fn new() -> Result<OpenTrace, Fault> {
-        OpenTrace::start(None)
+    /// `location` is that of the user's call.
+    pub(crate) fn new(location: Option<SourceLocation>) -> Result<OpenTrace, Fault> {
+        OpenTrace::start(location, None)
     }
     /// Opens a new trace, in which `enter` maps the types of captured values.
-    pub(crate) fn with_capture_type(enter: Box<CaptureTypeFn>) -> Result<OpenTrace, Fault> {
-        OpenTrace::start(Some(enter))
+    pub(crate) fn with_capture_type(
+        location: Option<SourceLocation>,
+        enter: Box<CaptureTypeFn>,
+    ) -> Result<OpenTrace, Fault> {
+        OpenTrace::start(location, Some(enter))
     }
-    fn start(enter: Option<Box<CaptureTypeFn>>) -> Result<OpenTrace, Fault> {
+    fn start(
+        location: Option<SourceLocation>,
+        enter: Option<Box<CaptureTypeFn>>,
+    ) -> Result<OpenTrace, Fault> {
         let parent = innermost();
         let state = Mutex::new(TraceState { builder: Some(Builder::new()), ..TraceState::default() });
         let depth = parent.as_ref().map_or(0, |p| p.depth + 1);
@@ -173,11 +184,12 @@ impl OpenTrace {
                 "call plain Rust functions instead of `jit`ted ones, or turn the recursion into a loop",
             ));
         }
-        let trace = Arc::new(Trace { parent, depth, capture_type: enter, state });
+        let trace = Arc::new(Trace { parent, depth, location, capture_type: enter, state });
         // the thread-local list no longer exists while its thread ends
         OPEN.try_with(|open| open.borrow_mut().push(trace.clone())).map_err(|_| {
             Fault::new(ErrorKind::Trace, "a function is traced while its thread ends").help("trace it before")
         })?;
+        count_trace(1);
         Ok(OpenTrace(trace))
     }
     /// Sets the mesh of a trace whose inputs may be unplaced.
@@ -357,6 +369,7 @@ pub(crate) fn poison(error: Error) -> Array {
 /// carries an error, returns one array that carries the error.
 pub(crate) fn apply(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Vec<Array> {
     let trace = owning_trace(arrays(inputs));
+    let call = trace.as_ref().map_or(call, |t| t.in_user_code(call));
     let result = match carried_errors(arrays(inputs)) {
         Some(e) => Err(e),
         None => match &trace {
@@ -409,7 +422,7 @@ pub(crate) fn build(
         return Err(error);
     }
     match owning_trace(inputs.iter()) {
-        Some(trace) => trace.emit(&args, call, add),
+        Some(trace) => trace.emit(&args, trace.in_user_code(call), add),
         None => eager::run_as_program(&args, call, add).map_err(|e| call.locate(e)),
     }
 }
@@ -438,6 +451,19 @@ pub(crate) fn name_equation(array: &Array, name: &str) {
 }
 
 impl Trace {
+    /// Returns the call with a source location in the user's code.
+    ///
+    /// A call without one, such as that of a method that is passed as a value, gets the location of
+    /// the innermost scope or trace that has one.
+    fn in_user_code<'a>(&self, call: CallSite<'a>) -> CallSite<'a> {
+        if is_user_code(call.location) {
+            return call;
+        }
+        let around = std::iter::successors(Some(self), |trace| trace.parent.as_deref());
+        let mut locations =
+            around.flat_map(|trace| [current_scope(trace.depth + 1).map(|s| s.1), trace.location]).flatten();
+        call.at(locations.find(|l| is_user_code(l)).unwrap_or(call.location))
+    }
     fn emit(
         self: &Arc<Trace>,
         inputs: &[ArrayOrLiteral],
@@ -456,7 +482,8 @@ impl Trace {
             let ty = values.first().map_or_else(|| DType::F32.array_type([]), |v| v.ty.clone());
             return Err(call.locate(stale_type_error(&ty)));
         };
-        let mut out = add(builder.set_location(Some(call.location)), &values)?;
+        let scope = current_scope(self.depth + 1).map(|s| s.0).unwrap_or_default();
+        let mut out = add(builder.set_location(Some(call.location)).set_scope(scope), &values)?;
         what_if::apply_trial(builder, &mut out)?;
         drop(state);
         Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())

@@ -5,7 +5,7 @@
 
 use super::control::{poisoned_tree, tree_of};
 use crate::api::array::Array;
-use crate::api::trace::{carried_errors, poison};
+use crate::api::trace::{carried_errors, in_call, poison};
 use crate::api::tree::{Args, Output, Tree, collect};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
@@ -166,7 +166,8 @@ impl<T: Tree> AssociativeScan<'_, T> {
     /// Combines two slices, and checks that the results have the types of the first one.
     fn combine_slices(&self, earlier: &[Array], later: &[Array]) -> Result<Vec<Array>> {
         let (a, b) = (tree_of(self.like, earlier.to_vec()), tree_of(self.like, later.to_vec()));
-        let made = collect(&(self.combine)(a, b)?);
+        let made = in_call(self.call.location, || (self.combine)(a, b))?;
+        let made = collect(&made);
         if made.len() != earlier.len() {
             let text = format!("the function returns {} arrays for {}", made.len(), earlier.len());
             let fault = Fault::new(ErrorKind::Tree, text).help("return a tree like its arguments");

@@ -428,7 +428,7 @@ where
             Err(Fault::new(ErrorKind::Trace, format!("the derivative of {name} reads {ty} from outside"))
                 .help("make it an operand, or make it within the rule: `Array::full`, `Array::arange`"))
         };
-        let open = OpenTrace::with_capture_type(Box::new(outside))?;
+        let open = OpenTrace::with_capture_type(None, Box::new(outside))?;
         if let Some(mesh) = types.iter().find_map(|ty| ty.mesh.clone()) {
             match mesh.axis_types().contains(&AxisType::Manual) {
                 true => open.set(Setting { mesh, untracked: of.untracked.clone() }),

@@ -97,7 +97,7 @@ fn record<A: Tree, R: Tree>(
     if !errors.is_empty() {
         return Err(Error::combine(errors));
     }
-    let piece = RecordedClosure::record(&types, |xs| f(tree_of(at, xs)))?;
+    let piece = RecordedClosure::record(call, &types, |xs| f(tree_of(at, xs)))?;
     Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
 }
 
@@ -452,7 +452,7 @@ fn run_checkpoint<A: Tree, R: Tree>(
         check_errors(&at)?;
         let leaves = collect(&at);
         let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-        let piece = RecordedClosure::record(&types, |xs| returned.remember(f(tree_of(&at, xs))))?;
+        let piece = RecordedClosure::record(call, &types, |xs| returned.remember(f(tree_of(&at, xs))))?;
         check_saved_names(&keep, &piece.program, call)?;
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();

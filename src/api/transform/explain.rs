@@ -348,7 +348,8 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
 
 /// Returns true if both are the same collective of the same operation.
 fn is_same_collective(a: &Collective, b: &Collective) -> bool {
-    (&a.op, a.location, a.phase, a.role) == (&b.op, b.location, b.phase, b.role) && a.axes.same_set(&b.axes)
+    let of = |c: &Collective| (c.op.clone(), c.location, c.scope.clone(), c.phase, c.role);
+    of(a) == of(b) && a.axes.same_set(&b.axes)
 }
 
 /// Formats a number of bytes with a unit.

@@ -450,7 +450,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         in_span!("trace", %location);
         check_errors(args)?;
         let mesh = self.mesh_of(args);
-        let open = OpenTrace::new().map_err(|f| CallSite::new("jit", location).error(f, Vec::new))?;
+        let open =
+            OpenTrace::new(Some(location)).map_err(|f| CallSite::new("jit", location).error(f, Vec::new))?;
         if let Some(mesh) = &self.mesh {
             open.set_mesh(mesh);
         }

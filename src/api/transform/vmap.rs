@@ -288,7 +288,7 @@ fn run<A: Tree, R: Tree>(
     check_errors(args)?;
     let (examples, leaves) = batch_dim(options, args, call)?;
     let types: Vec<ArrayType> = leaves.iter().map(|l| l.example_type.clone()).collect();
-    let piece = RecordedClosure::record(&types, |xs| f(tree_of(args, xs)))?;
+    let piece = RecordedClosure::record(call, &types, |xs| f(tree_of(args, xs)))?;
     let dims =
         leaf_dims(&options.out_dims, &piece.out, "out_dims").map_err(|fault| call.error(fault, Vec::new))?;
     let inputs: Vec<Array> = collect(args).into_iter().chain(piece.captures).collect();

@@ -2,10 +2,11 @@
 
 use super::{Args, Path, Specs, Tree, resolve};
 use crate::api::array::Array;
-use crate::api::trace::poison;
+use crate::api::trace::{in_call, poison};
 use crate::core::diagnostic::{Error, ErrorKind, Fault};
 use crate::core::mesh::Mesh;
 use crate::ir::program::CallSite;
+use std::panic::Location;
 
 /// Returns the leaves, in order.
 pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
@@ -29,9 +30,10 @@ pub(crate) fn mismatch(what: &str, how: &str, call: CallSite<'_>) -> Error {
 /// assert_eq!(tree::leaves(&t)[1].item::<i32>()?, 3);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[track_caller]
 #[doc(alias("tree_map"))]
 pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
-    tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a))
+    in_call(Location::caller(), || tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a)))
 }
 
 /// Applies `f` to each pair of arrays of two trees of the same structure.
@@ -49,8 +51,9 @@ pub fn map2<T: Tree>(a: &T, b: &T, mut f: impl FnMut(&Array, &Array) -> Array) -
 }
 
 /// Applies `f` to each path (`layers.0.w`) and array of a tree, and returns the new tree.
+#[track_caller]
 pub fn map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Array) -> T {
-    tree.rebuild(&mut Path::named(), &mut |path, a| f(&path.to_string(), a))
+    in_call(Location::caller(), || tree.rebuild(&mut Path::named(), &mut |path, a| f(&path.to_string(), a)))
 }
 
 /// Returns all arrays of the tree, in order.
@@ -81,12 +84,15 @@ pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
 }
 
 /// Folds all arrays of the tree into one, in order, such as a sum of squares.
+#[track_caller]
 pub fn fold<T: Tree, A: Args<Owned = Array>>(
     tree: &T,
     init: A,
     mut f: impl FnMut(Array, &Array) -> Array,
 ) -> Array {
     let mut total = Some(init.into_tree());
-    tree.visit(&mut Path::unnamed(), &mut |_, a| total = Some(f(total.take().expect("put back"), a)));
+    in_call(Location::caller(), || {
+        tree.visit(&mut Path::unnamed(), &mut |_, a| total = Some(f(total.take().expect("put back"), a)));
+    });
     total.expect("put back")
 }

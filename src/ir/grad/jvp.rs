@@ -55,14 +55,14 @@ pub(super) fn inline_jvp(
     style: Style,
 ) -> Result<PrimalsAndTangents> {
     let mut env = Env::new(program, primals.iter().cloned().zip(tangents.iter().cloned()));
-    let (outer, phase) = (b.location(), b.phase());
+    let outer = b.context().clone();
     for e in &program.equations {
-        b.set_location(e.location.or(outer)).set_phase(e.phase.within(phase));
+        b.set_context(outer.of(e));
         let (ins, tans): PrimalsAndTangents = env.get_all(&e.inputs).into_iter().unzip();
         let (outs, out_tangents) = jvp_equation(b, program, e, &ins, &tans, style)?;
         env.bind(&e.outputs, outs.into_iter().zip(out_tangents));
     }
-    b.set_location(outer).set_phase(phase);
+    b.set_context(outer);
     Ok(env.get_all(&program.outputs).into_iter().unzip())
 }
 

@@ -10,7 +10,8 @@ use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, select};
 use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    Builder, Control, Env, Equation, Input, Op, Phase, Prim, Program, TransposeArgs, Value, Var, verify,
+    Builder, Control, Env, Equation, EquationContext, Input, Op, Phase, Prim, Program, TransposeArgs, Value,
+    Var, verify,
 };
 
 /// A transposed linear program.
@@ -116,7 +117,9 @@ pub(super) fn backward_pass(
     for (v, value) in program.inputs.iter().zip(values) {
         known.bind(&[*v], value.clone());
     }
-    let (outer, phase) = (b.location(), b.phase());
+    let outer = b.context().clone();
+    let recomputed = EquationContext { phase: Phase::Recomputed, ..outer.clone() };
+    let backward = EquationContext { phase: Phase::Backward, ..outer.clone() };
     let mut linear: Vec<&Equation> = Vec::new();
     for e in &program.equations {
         let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.try_get(i)).collect();
@@ -124,13 +127,13 @@ pub(super) fn backward_pass(
             linear.push(e);
             continue;
         };
-        b.set_location(e.location.or(outer)).set_phase(e.phase.within(Phase::Recomputed));
+        b.set_context(recomputed.of(e));
         let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
     }
 
     let mut cts = vec![CotangentSum::default(); program.vars.len()];
-    b.set_location(outer).set_phase(Phase::Backward);
+    b.set_context(backward.clone());
     for (output, ct) in program.outputs.iter().zip(given) {
         if let (Some(v), Some(ct)) = (as_var(output), ct) {
             cts[v.index()].add(b, ct)?;
@@ -141,7 +144,7 @@ pub(super) fn backward_pass(
     let reshards = linear.iter().filter(|e| reshard_of(e).is_some());
     reshards.for_each(|e| is_resharded[e.outputs[0].index()] = true);
     for e in linear.into_iter().rev() {
-        b.set_location(e.location.or(outer));
+        b.set_context(outer.of_transpose(e));
         if let Some(v) = reshard_of(e) {
             let of_result = std::mem::take(&mut cts[e.outputs[0].index()]);
             let types = [e.outputs[0], v].map(|v| program.ty(v));
@@ -171,7 +174,7 @@ pub(super) fn backward_pass(
             }
         }
     }
-    b.set_location(outer);
+    b.set_context(backward);
     let mut back = Vec::with_capacity(values.len());
     for (i, (v, value)) in program.inputs.iter().zip(values).enumerate() {
         let sum = std::mem::take(&mut cts[v.index()]);
@@ -181,7 +184,7 @@ pub(super) fn backward_pass(
             (None, _) => sum.fitted(b, program.ty(*v))?,
         });
     }
-    b.set_phase(phase);
+    b.set_context(outer);
     Ok(back)
 }
 

@@ -107,9 +107,9 @@ impl Builder {
     /// The types of all results follow from those of the inputs.
     pub(crate) fn inline_retyped(&mut self, program: &Program, inputs: &[Value]) -> Result<Vec<Value>> {
         let mut env = Env::new(program, inputs.iter().cloned());
-        let (outer, phase) = (self.location(), self.phase());
+        let outer = self.context().clone();
         for e in &program.equations {
-            self.set_location(e.location.or(outer)).set_phase(e.phase.within(phase));
+            self.set_context(outer.of(e));
             let ins = env.get_all(&e.inputs);
             let was = RecordedTypes {
                 operands: e.inputs.iter().map(|i| program.input_type(i)).collect(),
@@ -126,7 +126,7 @@ impl Builder {
             }
             env.bind(&e.outputs, outs);
         }
-        self.set_location(outer).set_phase(phase);
+        self.set_context(outer);
         Ok(env.get_all(&program.outputs))
     }
 

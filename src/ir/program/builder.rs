@@ -2,7 +2,7 @@
 
 use super::{
     CallSite, Control, Env, Equation, FromLiteral, Input, Literal, Op, Phase, Placement, Prim, Program,
-    TypedOperand, Var, VarInfo, verify,
+    ScopePath, TypedOperand, Var, VarInfo, verify,
 };
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::Mesh;
@@ -37,15 +37,44 @@ impl FromLiteral for Value {
     }
 }
 
+/// The metadata of equations: where they come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EquationContext {
+    /// The source location of the user's call, if known.
+    pub(crate) location: Option<SourceLocation>,
+    /// The phase of a derivative.
+    pub(crate) phase: Phase,
+    /// The named scopes.
+    pub(crate) scope: ScopePath,
+}
+
+impl EquationContext {
+    /// Returns the context of an equation whose program is inlined in this context.
+    pub(crate) fn of(&self, e: &Equation) -> EquationContext {
+        EquationContext {
+            location: e.location.or(self.location),
+            phase: e.phase.within(self.phase),
+            scope: e.scope.within(&self.scope),
+        }
+    }
+    /// Returns the context of the transpose of an equation whose program is transposed in this
+    /// context.
+    pub(crate) fn of_transpose(&self, e: &Equation) -> EquationContext {
+        EquationContext {
+            location: e.location.or(self.location),
+            phase: Phase::Backward,
+            scope: e.scope.transposed().within(&self.scope),
+        }
+    }
+}
+
 /// A program under construction.
 #[derive(Debug, Default)]
 pub struct Builder {
     /// The program built so far, without results.
     program: Program,
-    /// The source location of the equations being added, if known.
-    location: Option<SourceLocation>,
-    /// The phase of the equations being added.
-    phase: Phase,
+    /// The context of the equations being added.
+    context: EquationContext,
 }
 
 impl Builder {
@@ -55,21 +84,35 @@ impl Builder {
     }
     /// Sets the source location of the equations added from now on.
     pub fn set_location(&mut self, location: Option<SourceLocation>) -> &mut Builder {
-        self.location = location;
+        self.context.location = location;
         self
     }
     /// Returns the source location of the equations being added.
     pub fn location(&self) -> Option<SourceLocation> {
-        self.location
+        self.context.location
     }
     /// Sets the phase of the equations added from now on.
     pub fn set_phase(&mut self, phase: Phase) -> &mut Builder {
-        self.phase = phase;
+        self.context.phase = phase;
         self
     }
     /// Returns the phase of the equations being added.
     pub fn phase(&self) -> Phase {
-        self.phase
+        self.context.phase
+    }
+    /// Sets the named scopes of the equations added from now on.
+    pub(crate) fn set_scope(&mut self, scope: ScopePath) -> &mut Builder {
+        self.context.scope = scope;
+        self
+    }
+    /// Returns the context of the equations being added.
+    pub(crate) fn context(&self) -> &EquationContext {
+        &self.context
+    }
+    /// Sets the context of the equations added from now on.
+    pub(crate) fn set_context(&mut self, context: EquationContext) -> &mut Builder {
+        self.context = context;
+        self
     }
     /// Names the results of the equation that was added last.
     pub(crate) fn name_last(&mut self, name: Option<Arc<str>>) {
@@ -116,7 +159,7 @@ impl Builder {
     /// Applies a primitive on behalf of the user's call and returns its typed results.
     /// Errors are about the user's call: they name its function, operands and source location.
     pub fn emit_for(&mut self, prim: Prim, inputs: &[Value], call: CallSite<'_>) -> Result<Vec<Value>> {
-        self.location = Some(call.location);
+        self.context.location = Some(call.location);
         let operands = operands(inputs);
         let types = infer_types(&prim, &operands).map_err(|fault| {
             let named: SmallVec<[TypedOperand; 3]> =
@@ -142,7 +185,7 @@ impl Builder {
     }
     /// Returns this fault as an error at the current source location.
     pub fn error(&self, fault: Fault, op: &str, inputs: &[Value]) -> Error {
-        Error::new(fault, op, inputs.iter().map(|v| v.ty.to_string()).collect(), self.location)
+        Error::new(fault, op, inputs.iter().map(|v| v.ty.to_string()).collect(), self.context.location)
     }
     /// Adds an equation whose result types are known.
     pub(crate) fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
@@ -152,8 +195,9 @@ impl Builder {
             op,
             inputs: inputs.iter().map(|v| v.input).collect(),
             outputs: outputs.collect(),
-            location: self.location,
-            phase: self.phase,
+            location: self.context.location,
+            phase: self.context.phase,
+            scope: self.context.scope.clone(),
             name: None,
         };
         self.program.equations.push(equation);
@@ -162,15 +206,14 @@ impl Builder {
     /// Inlines the equations of `program` with these inputs, and returns its results.
     pub fn inline(&mut self, program: &Program, inputs: &[Value]) -> Vec<Value> {
         let mut env = Env::new(program, inputs.iter().cloned());
-        let (outer, phase) = (self.location, self.phase);
+        let outer = self.context.clone();
         for e in &program.equations {
             let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
-            self.location = e.location.or(outer);
-            self.phase = e.phase.within(phase);
+            self.context = outer.of(e);
             env.bind(&e.outputs, self.push(e.op.clone(), &env.get_all(&e.inputs), types));
             self.name_last(e.name.clone());
         }
-        (self.location, self.phase) = (outer, phase);
+        self.context = outer;
         env.get_all(&program.outputs)
     }
     /// Returns the program built so far.

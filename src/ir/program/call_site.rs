@@ -78,6 +78,10 @@ impl<'a> CallSite<'a> {
     pub fn here(op: &'static str) -> CallSite<'static> {
         CallSite::new(op, Location::caller())
     }
+    /// Sets the source location.
+    pub(crate) fn at(self, location: SourceLocation) -> CallSite<'a> {
+        CallSite { location, ..self }
+    }
     /// Sets the text of the call with an explicit output sharding: `x.dot_to(&w, {})`.
     pub fn with_explicit_form(self, text: &'a str) -> CallSite<'a> {
         CallSite { explicit_form: Some(ExplicitForm::Text(text)), ..self }

@@ -72,6 +72,7 @@ impl DceCache {
             outputs: select(&e.outputs, wanted),
             location: e.location,
             phase: e.phase,
+            scope: e.scope.clone(),
             name: e.name.clone(),
         };
         // prunes a nested program to the wanted results, and returns which of the equation's inputs

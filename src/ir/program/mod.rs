@@ -47,6 +47,7 @@ mod operand;
 mod primitive;
 mod print;
 mod rewrite;
+mod scope;
 pub mod typing;
 pub(crate) mod verify;
 mod vmap_rule;
@@ -55,6 +56,7 @@ pub(crate) use crate::kernels::row_kernel::parallel_unless_wasm;
 pub use crate::kernels::row_kernel::{
     ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, SecondPass,
 };
+pub(crate) use builder::EquationContext;
 pub use builder::{Builder, Value};
 pub use call_site::{CallSite, UserOperand};
 pub(crate) use control::collective_over;
@@ -66,6 +68,7 @@ pub use operand::TypedOperand;
 pub use primitive::{
     DynEqHash, JvpArgs, ManualCollective, Prim, Primitive, Remat, ShardingConstraint, Tangents, TransposeArgs,
 };
+pub use scope::ScopePath;
 pub use vmap_rule::{BatchDim, BatchedOp, OperandBatching, VmapArgs, shifted_dims, with_inserted};
 
 use crate::core::diagnostic::SourceLocation;
@@ -146,7 +149,7 @@ impl Op {
 }
 
 /// One operation applied to inputs.
-/// Equality ignores source locations, phases and names, so that equal work compares equal.
+/// Equality ignores source locations, phases, scopes and names, so that equal work compares equal.
 #[derive(Clone, Debug)]
 pub struct Equation {
     /// The operation.
@@ -160,6 +163,8 @@ pub struct Equation {
     /// The phase of a derivative that the equation belongs to.
     /// Defaults to forward.
     pub phase: Phase,
+    /// The named scopes around the user's call, within this program.
+    pub scope: ScopePath,
     /// The user's name for the results, for [`CheckpointPolicy::SaveNamed`].
     /// `None` if unnamed.
     pub name: Option<Arc<str>>,

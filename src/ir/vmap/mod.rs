@@ -45,13 +45,13 @@ pub fn inline_vmap(
     batch_dim: &BatchDim,
 ) -> Result<Vec<BatchedValue>> {
     let mut env = Env::new(program, inputs.iter().cloned());
-    let (outer, phase) = (b.location(), b.phase());
+    let outer = b.context().clone();
     for e in &program.equations {
-        b.set_location(e.location.or(outer)).set_phase(e.phase.within(phase));
+        b.set_context(outer.of(e));
         let results = vmap_equation(b, program, e, &env.get_all(&e.inputs), batch_dim)?;
         env.bind(&e.outputs, results);
     }
-    b.set_location(outer).set_phase(phase);
+    b.set_context(outer);
     Ok(env.get_all(&program.outputs))
 }
 

@@ -101,11 +101,12 @@ pub(crate) fn align_blocks(d: &mut Draft) {
 /// Returns true if the step that computes a value works with any block offset.
 ///
 /// The step must be elementwise, and neither its result nor its operands may be partial or
-/// constrained.
+/// constrained. In manual mode each device computes its own block.
 fn can_shift(d: &Draft, v: Slot, k: usize) -> bool {
     let Some(nest) = d.steps[k].step.loop_nest() else { return false };
     nest.compute.elementwise().is_some()
         && !d.steps[k].constrained
+        && !d.steps[k].per_device
         && !d.is_copy(nest)
         && d.slots[v].layout.partial.is_none()
         && d.steps[k].step.inputs().iter().all(|s| d.slots[*s].layout.partial.is_none())

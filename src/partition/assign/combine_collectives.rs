@@ -62,13 +62,14 @@ pub(crate) fn combine_small_reductions(d: &mut Draft) {
 }
 
 /// Sorts the reductions of an exchange independently of the order of equations.
-/// The keys are source location, operation, reducer, shape, and the origin of the operand.
+/// The keys are source location, operation, phase, scope, reducer, shape, and the origin of the
+/// operand.
 fn sort_by_location(d: &Draft, members: &mut [Vec<usize>]) {
     let mut maker: Vec<Option<usize>> = vec![None; d.slots.len()];
     for (k, item) in d.steps.iter().enumerate() {
         item.step.outputs().into_iter().for_each(|s| maker[s] = Some(k));
     }
-    let why = |w: &StepOrigin| (w.location, w.op.clone(), w.phase);
+    let why = |w: &StepOrigin| (w.location, w.op.clone(), w.phase, w.scope.clone());
     let key = |k: &usize| match d.steps[*k].step {
         Step::Reduce { src, combine, .. } => {
             let made = maker[src].map(|m| why(&d.steps[m].origin));

@@ -4,6 +4,7 @@
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Access, AccessPiece, Compute, LoopNest, Source};
 use crate::partition::access::compose_access;
+use crate::partition::collective::CollectiveKind;
 use crate::partition::draft::{Draft, DraftStep, FusedView};
 use crate::partition::layout::Layout;
 use crate::partition::program::{Slot, Step};
@@ -47,9 +48,11 @@ pub(crate) fn fuse_views(d: &mut Draft) -> Vec<Option<FusedView>> {
         let in_place = !items[k].constrained || full && keeps_layout(d, &loop_nest, out);
         if !fixed[out] && in_place && is_view(d, &loop_nest, out, full) {
             let inner = &loop_nest.accesses[0];
-            let all = readers[out]
-                .iter()
-                .all(|u| can_read_through(d, &items[*u].step, out, inner, &loop_nest.extents));
+            let exchanges = exchanges_read(&items[k], &vias);
+            let all = readers[out].iter().all(|u| {
+                keeps_exchanges(&items[*u], out, &exchanges)
+                    && can_read_through(d, &items[*u].step, out, inner, &loop_nest.extents)
+            });
             if all {
                 let (read, extents) = (inner.clone(), loop_nest.extents.clone());
                 vias[out] = Some(FusedView { step: items[k].clone(), access: read, extents });
@@ -110,6 +113,28 @@ fn only_summed(d: &Draft) -> Vec<bool> {
     summed
 }
 
+/// Returns the exchanges that the user called and that a step implements or reads through.
+fn exchanges_read(item: &DraftStep, vias: &[Option<FusedView>]) -> Vec<CollectiveKind> {
+    let through = item.fused_views.iter().filter_map(|(_, s)| vias[*s].as_ref()?.step.exchange());
+    item.exchange().into_iter().chain(through).collect()
+}
+
+/// Returns true if the reports list these exchanges one by one when a step reads through the slot
+/// that depends on them.
+///
+/// So the result of an exchange is stored if another exchange reads it. The result of a permute is
+/// also stored if it is joined with other values, because a step fetches all that one of its
+/// accesses reads of a value together.
+fn keeps_exchanges(reader: &DraftStep, slot: Slot, exchanges: &[CollectiveKind]) -> bool {
+    let alone = |r: &Access| {
+        let of = |p: &AccessPiece| p.source == Source::Value(slot);
+        !r.pieces.iter().any(of) || r.pieces.iter().all(of)
+    };
+    let joins = || !reader.step.loop_nest().is_some_and(|s| s.accesses.iter().all(alone));
+    exchanges.is_empty()
+        || reader.exchange().is_none() && !(exchanges.contains(&CollectiveKind::Permute) && joins())
+}
+
 /// Returns true if a step can read a slot through the access `inner` that defines it.
 fn can_read_through(d: &Draft, step: &Step, slot: Slot, inner: &Access, extents: &[usize]) -> bool {
     let Step::Local { nest: loop_nest, .. } = step else { return false };
@@ -154,16 +179,17 @@ fn covers_loops(read: &Access, extents: &[usize]) -> bool {
     read.pieces.iter().all(|p| p.ranges.iter().zip(extents).all(|(s, n)| s.lo == 0 && s.hi >= *n as i64))
 }
 
-/// Composes the accesses of a loop nest with the views they read, and returns these views.
-fn compose_views(d: &Draft, s: &mut LoopNest, vias: &[Option<FusedView>]) -> Vec<Slot> {
+/// Composes the accesses of a loop nest with the views they read.
+/// Returns these views, each with the index of the access.
+fn compose_views(d: &Draft, s: &mut LoopNest, vias: &[Option<FusedView>]) -> Vec<(usize, Slot)> {
     let mut passed = Vec::new();
-    for r in &mut s.accesses {
+    for (k, r) in s.accesses.iter_mut().enumerate() {
         for slot in r.sources() {
             let Some(via) = &vias[slot] else { continue };
             if let Some(c) = compose_access(r, slot, &via.access, &via.extents, &|s| &d.slots[s].shape) {
                 *r = c;
-                passed.push(slot);
-                passed.extend(via.step.fused_views.iter().copied());
+                passed.push((k, slot));
+                passed.extend(via.step.fused_views.iter().map(|(_, s)| (k, *s)));
             }
         }
     }

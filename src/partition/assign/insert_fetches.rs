@@ -1,17 +1,20 @@
 //! Inserts the fetches that make remote elements readable.
 //!
 //! The consumers of a value share a fetch, which is held until the last of them has run. There are
-//! two exceptions. What the backward pass of a checkpoint reads is fetched again, because the
-//! checkpoint asks to hold nothing from the forward to the backward pass. And large disjoint parts
-//! of a value, such as the layers in one array of weights, are fetched one by one.
+//! three exceptions. What the backward pass of a checkpoint reads is fetched again, because the
+//! checkpoint asks to hold nothing from the forward to the backward pass. What the program
+//! exchanges by different calls is fetched by different exchanges: one for each permute, and one
+//! for the gathers over the same axes. And large disjoint parts of a value, such as the layers in
+//! one array of weights, are fetched one by one.
 
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{AccessPiece, Source};
 use crate::partition::boxes::{Interval, Region, full};
+use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::cache::distinct_consumers;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::projection::Projections;
-use crate::partition::draft::{Draft, DraftStep};
+use crate::partition::draft::{Draft, DraftStep, FusedView, UserExchange};
 use crate::partition::program::{FetchRequest, Slot, Step, StepOrigin};
 
 /// Disjoint parts of a value share a fetch up to this number of bytes per device.
@@ -20,7 +23,7 @@ const MAX_JOINED_BYTES: i64 = 1 << 20;
 
 /// Inserts one fetch for each value, or each part of it, that some device reads and does not fully
 /// hold. It precedes the first step that reads remote elements.
-pub(crate) fn insert_fetches(d: &mut Draft) {
+pub(crate) fn insert_fetches(d: &mut Draft, vias: &[Option<FusedView>]) {
     let mut needs: Vec<Vec<FetchRequest>> = vec![Vec::new(); d.slots.len()];
     let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
     let projections = Projections::new(nests);
@@ -36,15 +39,27 @@ pub(crate) fn insert_fetches(d: &mut Draft) {
     }
     // collect the fetches first, because inserting one shifts the indices of later steps
     let mut before: Vec<Vec<(Slot, StepOrigin, Vec<FetchRequest>)>> = vec![Vec::new(); d.steps.len()];
+    let called = |item: &DraftStep| item.user_collective.is_some();
+    let any = d.steps.iter().any(called) || vias.iter().flatten().any(|via| called(&via.step));
     for (src, list) in needs.into_iter().enumerate() {
-        for of_pass in by_checkpoint(d, list) {
-            for mut list in by_part(d, src, of_pass) {
+        let calls = by_checkpoint(d, list).into_iter().flat_map(|of_pass| match any {
+            true => by_call(d, src, of_pass, vias),
+            false => vec![(None, of_pass)],
+        });
+        for (called, of_call) in calls {
+            let parts = if called == Some(CollectiveKind::Permute) {
+                vec![of_call]
+            } else {
+                by_part(d, src, of_call)
+            };
+            for mut list in parts {
                 let Some(first) = list.iter().map(|n| n.consumer_step).min() else { continue };
                 // attribute the fetch to the consumer with the first source location, so that the
                 // result does not depend on the order of steps
                 small_sort::sort_by(&mut list, |a, b| {
                     let of = |n: &FetchRequest| {
-                        (d.steps[n.consumer_step].origin.location, &d.steps[n.consumer_step].origin.op)
+                        let why = &d.steps[n.consumer_step].origin;
+                        (why.location, &why.op, &why.scope)
                     };
                     of(a).cmp(&of(b))
                 });
@@ -75,6 +90,34 @@ fn by_checkpoint(d: &Draft, mut list: Vec<FetchRequest>) -> Vec<Vec<FetchRequest
     let pass = |n: &FetchRequest| d.steps[n.consumer_step].origin.checkpoint;
     small_sort::sort_by_key(&mut list, pass);
     list.chunk_by(|a, b| pass(a) == pass(b)).map(<[FetchRequest]>::to_vec).collect()
+}
+
+/// Divides the consumers of a value by the user's exchange that they need it for.
+///
+/// Each permute that the user called is an exchange, and so are the calls of another kind over the
+/// same axes. Returns the kind of each exchange, `None` if the user called none.
+fn by_call(
+    d: &Draft,
+    src: Slot,
+    list: Vec<FetchRequest>,
+    vias: &[Option<FusedView>],
+) -> Vec<(Option<CollectiveKind>, Vec<FetchRequest>)> {
+    let key = |n: &FetchRequest| {
+        let item = &d.steps[n.consumer_step];
+        let own = (&item.user_collective, item.step.local()?.out, &item.origin);
+        let called = UserExchange::find(own, item.views_of(n.access), vias, src)?;
+        let out = (called.kind == CollectiveKind::Permute).then_some(called.out);
+        Some((called.kind, called.axes, out))
+    };
+    let mut calls: Vec<(Option<_>, Vec<FetchRequest>)> = Vec::new();
+    for n in list {
+        let by = key(&n);
+        match calls.iter_mut().find(|c| c.0 == by) {
+            Some(call) => call.1.push(n),
+            None => calls.push((by, vec![n])),
+        }
+    }
+    calls.into_iter().map(|(by, list)| (by.map(|by| by.0), list)).collect()
 }
 
 /// Divides the consumers of a value into those of disjoint parts.

@@ -96,7 +96,7 @@ fn assign_layouts(mut d: Draft, vias: &[Option<FusedView>]) -> Result<(PlannedPr
     let Placer { mut d, two_step_reductions: halves, .. } = placed;
     combine_collectives::combine_small_reductions(&mut d);
     watch("choose", &d);
-    insert_fetches::insert_fetches(&mut d);
+    insert_fetches::insert_fetches(&mut d, vias);
     watch("fetch", &d);
     let prices = std::mem::take(&mut d.costs);
     let (program, notes) = d.finish();

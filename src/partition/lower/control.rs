@@ -32,7 +32,7 @@ impl Lowering {
         c: &Control,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin(e, c.name());
+        let why = self.origin(c.name());
         match c {
             Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
                 let around = self.checkpoint;
@@ -94,8 +94,8 @@ impl Lowering {
     ) -> Result<PlannedProgram> {
         let draft = self.draft.empty_like();
         // the steps of a nested program share nothing with the steps around it
-        let manual = self.manual.clone();
-        let mut inner = Lowering { draft, manual, phase: self.phase, checkpoint: 0, num_checkpoints: 0 };
+        let (manual, context) = (self.manual.clone(), self.context.clone());
+        let mut inner = Lowering { draft, manual, context, checkpoint: 0, num_checkpoints: 0 };
         let mut vals = Vec::new();
         for i in ins {
             vals.push(match i {

@@ -7,7 +7,9 @@ use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarCode, Source, StridedRange,
 };
-use crate::ir::program::{Env, Equation, FromLiteral, Literal, Op, Phase, Prim, Program, VarInfo, verify};
+use crate::ir::program::{
+    Env, Equation, EquationContext, FromLiteral, Literal, Op, Prim, Program, VarInfo, verify,
+};
 use crate::partition::collective::CollectiveKind;
 use crate::partition::draft;
 use crate::partition::draft::{Draft, DraftStep};
@@ -63,8 +65,9 @@ pub(crate) struct Lowering {
     /// The manual axes of the current region.
     /// `None` outside `shard_map`.
     pub(crate) manual: Option<ManualAxes>,
-    /// The phase of differentiation of the current equation.
-    pub(crate) phase: Phase,
+    /// The context of the current equation.
+    /// What it does not have itself is that of the equation around it.
+    pub(crate) context: EquationContext,
     /// The backward pass of a checkpoint that the current equation belongs to; 0 if none.
     pub(crate) checkpoint: usize,
     /// The number of backward passes of checkpoints lowered so far.
@@ -77,24 +80,25 @@ impl Lowering {
         let mut env = Env::new(program, ins);
         for e in &program.equations {
             let operands = env.get_all(&e.inputs);
-            let around = self.phase;
-            self.phase = e.phase.within(around);
+            let inside = self.context.of(e);
+            let around = std::mem::replace(&mut self.context, inside);
             let outs = match &e.op {
                 Op::Prim(prim) => self.lower_primitive(program, e, prim, &operands)?,
                 Op::Control(c) => self.lower_control(program, e, c, &operands)?,
             };
             self.as_typed(program, e, &outs).map_err(|wrong| verify::equation_error(program, e, wrong))?;
             env.bind(&e.outputs, outs);
-            self.phase = around;
+            self.context = around;
         }
         Ok(env.get_all(&program.outputs))
     }
     /// Returns the origin of a step of the current equation.
-    pub(crate) fn origin(&self, e: &Equation, op: &str) -> StepOrigin {
+    pub(crate) fn origin(&self, op: &str) -> StepOrigin {
         StepOrigin {
-            location: e.location,
+            location: self.context.location,
             op: op.to_string(),
-            phase: self.phase,
+            phase: self.context.phase,
+            scope: self.context.scope.clone(),
             checkpoint: self.checkpoint,
         }
     }
@@ -128,7 +132,7 @@ impl Lowering {
         prim: &Prim,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin(e, prim.name());
+        let why = self.origin(prim.name());
         let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         if let Some(c) = prim.collective() {
@@ -256,6 +260,7 @@ impl Lowering {
         let out = self.draft.add_local(s, layout, why);
         if let Some(item) = self.draft.last_step() {
             item.constrained = pinned;
+            item.per_device = self.manual.is_some();
         }
         out
     }

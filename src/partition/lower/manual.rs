@@ -42,7 +42,7 @@ impl Lowering {
         m: &ShardMapping,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin(e, "shard_map");
+        let why = self.origin("shard_map");
         let outer = self.manual.clone();
         let axes = m.mesh.in_order(m.axes.iter().chain(outer.iter().flat_map(|o| &o.axes)));
         self.manual = Some(ManualAxes { mesh: m.mesh.clone(), axes });

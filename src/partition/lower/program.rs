@@ -1,7 +1,7 @@
 //! Partitions a whole program: lowers it, then runs the pass pipeline.
 
 use crate::core::diagnostic::Result;
-use crate::ir::program::{Op, Phase, Program};
+use crate::ir::program::{EquationContext, Op, Program};
 use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
 use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::Draft;
@@ -18,8 +18,8 @@ pub fn partition(program: &Program) -> Result<Partitioned> {
 /// Every variable must be placed.
 pub(crate) fn partition_for(program: &Program, per_byte: TransferPrices) -> Result<Partitioned> {
     let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
-    let mut lower =
-        Lowering { draft, manual: None, phase: Phase::Forward, checkpoint: 0, num_checkpoints: 0 };
+    let context = EquationContext::default();
+    let mut lower = Lowering { draft, manual: None, context, checkpoint: 0, num_checkpoints: 0 };
     let mut vals = Vec::new();
     for var in &program.inputs {
         let info = &program.vars[var.index()];

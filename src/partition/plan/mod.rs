@@ -51,7 +51,7 @@ pub use sweep::{Sweep, mesh_shapes, sweep};
 use crate::core::diagnostic::{Result, SourceLocation};
 use crate::core::dtype::DType;
 use crate::core::mesh::Axes;
-use crate::ir::program::Phase;
+use crate::ir::program::{Phase, ScopePath};
 pub use crate::partition::machine::{Link, Machine};
 use crate::partition::{CollectiveKind, Collectives, SpmdProgram};
 use schedule::Timing;
@@ -140,6 +140,8 @@ pub struct PlanEntry {
     pub op: String,
     /// The source location of that operation in the user's code, if known.
     pub source: Option<SourceLocation>,
+    /// The named scopes around that operation ([`named_scope`](crate::named_scope)).
+    pub scope: ScopePath,
     /// The phase: forward, or added by autodiff (backward or recomputed).
     pub phase: Phase,
     /// The start time, in seconds; inside a loop, that of the first iteration.

@@ -5,8 +5,8 @@ use super::render::{event_times, json_string, scaled};
 use super::{EntryKind, Plan};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
-use crate::ir::program::Phase;
-use crate::partition::PHASE_COLUMN;
+use crate::ir::program::{Phase, ScopePath};
+use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
 use std::fmt;
 
 /// The activity of a device or a worker.
@@ -44,6 +44,8 @@ pub struct Span {
     pub op: String,
     /// The source location of that operation in the user's code, if known.
     pub source: Option<SourceLocation>,
+    /// The named scopes around that operation ([`named_scope`](crate::named_scope)).
+    pub scope: ScopePath,
     /// The phase: forward, or added by autodiff; `None` while waiting.
     pub phase: Option<Phase>,
     /// The kernel, as printed in the listing of the compiled program.
@@ -56,8 +58,8 @@ pub struct Span {
 
 impl Span {
     /// Returns the fields by which spans are grouped into rows.
-    fn key(&self) -> (Activity, &str, Option<SourceLocation>, Option<Phase>) {
-        (self.activity, &self.op, self.source, self.phase)
+    fn key(&self) -> (Activity, &str, Option<SourceLocation>, &ScopePath, Option<Phase>) {
+        (self.activity, &self.op, self.source, &self.scope, self.phase)
     }
     fn phase(&self) -> &'static str {
         self.phase.map_or("", Phase::name)
@@ -78,7 +80,7 @@ pub struct Timeline {
     spans: Vec<Span>,
 }
 
-/// The spans with the same activity, operation, source location and phase.
+/// The spans with the same activity, operation, source location, scope and phase.
 struct TimelineRow<'a> {
     first: &'a Span,
     /// The seconds on the track on which they take longest.
@@ -168,6 +170,7 @@ impl Timeline {
                 kind = s.activity.name(),
                 op = s.op.as_str(),
                 location = s.source.map(::tracing::field::display),
+                scope = s.scope.name(),
                 phase = s.phase.map(Phase::name),
                 kernel = s.kernel.as_str(),
                 start_ns = ns(s.start),
@@ -180,11 +183,12 @@ impl Timeline {
     pub fn to_json(&self) -> String {
         let span = |s: &Span| {
             format!(
-                "\n  {{\"track\": {}, \"what\": {}, \"operation\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}, \"start\": {:e}, \"seconds\": {:e}}}",
+                "\n  {{\"track\": {}, \"what\": {}, \"operation\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"kernel\": {}, \"start\": {:e}, \"seconds\": {:e}}}",
                 s.track,
                 json_string(s.activity.name()),
                 json_string(&s.op),
                 json_string(&location_text(s.source)),
+                json_string(s.scope.name().unwrap_or_default()),
                 json_string(s.phase()),
                 json_string(&s.kernel),
                 s.start,
@@ -206,11 +210,12 @@ impl Timeline {
         let event = |s: &Span| {
             let when = event_times(s.start, s.seconds)?;
             Some(format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}}}}}",
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"kernel\": {}}}}}",
                 s.track + 1,
                 json_string(&s.op),
                 json_string(s.activity.name()),
                 json_string(&location_text(s.source)),
+                json_string(s.scope.name().unwrap_or_default()),
                 json_string(s.phase()),
                 json_string(&s.kernel),
             ))
@@ -234,6 +239,7 @@ impl Timeline {
             vec![
                 PageCell::Line(r.first.source),
                 PageCell::Text(r.first.op.clone()),
+                PageCell::Text(r.first.scope.to_string()),
                 PageCell::Text(r.first.activity.name().into()),
                 PageCell::Text(r.first.phase().into()),
                 figure(r.busiest),
@@ -242,7 +248,8 @@ impl Timeline {
             ]
         };
         let busiest = format!("busiest {}", self.track_name());
-        let columns = ["line", "operation", "what", PHASE_COLUMN, &busiest, "all together", "runs"];
+        let columns =
+            ["line", "operation", SCOPE_COLUMN, "what", PHASE_COLUMN, &busiest, "all together", "runs"];
         page(&self.title(), &self.head(), &columns, self.rows().into_iter().map(row).collect(), source)
     }
 
@@ -253,23 +260,25 @@ impl Timeline {
     /// devices.
     pub fn compare(&self, plan: &Plan) -> Comparison {
         let mut rows: Vec<ComparisonRow> = Vec::new();
-        let mut at = |op: &str, source: Option<SourceLocation>, phase: Phase| {
-            let known = rows.iter().position(|r| (&*r.op, r.source, r.phase) == (op, source, phase));
+        let mut at = |op: &str, source: Option<SourceLocation>, scope: &ScopePath, phase: Phase| {
+            let key = (op, source, scope, phase);
+            let known = rows.iter().position(|r| (&*r.op, r.source, &r.scope, r.phase) == key);
             known.unwrap_or_else(|| {
-                rows.push(ComparisonRow { op: op.into(), source, phase, planned: 0.0, measured: 0.0 });
+                let (op, scope) = (op.into(), scope.clone());
+                rows.push(ComparisonRow { op, source, scope, phase, planned: 0.0, measured: 0.0 });
                 rows.len() - 1
             })
         };
         let mut add: Vec<(usize, f64, f64)> = Vec::new();
         for r in self.rows().iter().filter(|r| r.first.activity != Activity::Wait) {
             let phase = r.first.phase.unwrap_or_default();
-            add.push((at(&r.first.op, r.first.source, phase), 0.0, r.busiest));
+            add.push((at(&r.first.op, r.first.source, &r.first.scope, phase), 0.0, r.busiest));
         }
         for i in plan.entries() {
             // data from other devices is read in place: the overlapped time counts for the reading
             // kernel
             let hides = if i.kind == EntryKind::Kernel { 0.0 } else { i.overlapped };
-            add.push((at(&i.op, i.source, i.phase), (i.seconds - hides) * i.count as f64, 0.0));
+            add.push((at(&i.op, i.source, &i.scope, i.phase), (i.seconds - hides) * i.count as f64, 0.0));
         }
         for (k, planned, measured) in add {
             (rows[k].planned, rows[k].measured) = (rows[k].planned + planned, rows[k].measured + measured);
@@ -289,7 +298,7 @@ pub struct Comparison {
     pub planned: f64,
     /// The measured seconds of one call.
     pub measured: f64,
-    /// A row for each operation, source location and phase.
+    /// A row for each operation, source location, scope and phase.
     pub rows: Vec<ComparisonRow>,
 }
 
@@ -301,6 +310,8 @@ pub struct ComparisonRow {
     pub op: String,
     /// The source location in the user's code, if known.
     pub source: Option<SourceLocation>,
+    /// The named scopes around the operation ([`named_scope`](crate::named_scope)).
+    pub scope: ScopePath,
     /// The phase: forward, or added by autodiff (backward or recomputed).
     pub phase: Phase,
     /// The planned seconds of one device, without overlapped communication.
@@ -326,6 +337,7 @@ impl fmt::Display for Timeline {
             "what",
             PHASE_COLUMN,
             "operation",
+            SCOPE_COLUMN,
             "line",
         ];
         let mut rows = vec![head.map(String::from).to_vec()];
@@ -337,8 +349,12 @@ impl fmt::Display for Timeline {
                 r.first.activity.name().into(),
                 r.first.phase().into(),
                 r.first.op.clone(),
+                r.first.scope.to_string(),
                 location_text(r.first.source),
             ]);
+        }
+        if all.iter().all(|r| r.first.scope.name().is_none()) {
+            rows.iter_mut().for_each(|r| drop(r.remove(6)));
         }
         if all.iter().all(|r| r.first.phase.unwrap_or_default() == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(4)));
@@ -356,18 +372,21 @@ impl fmt::Display for Comparison {
         let ratio = |planned: f64, measured: f64| {
             if planned > 0.0 { format!("{:.2}", measured / planned) } else { "–".into() }
         };
-        let head = ["planned", "measured", "ratio", PHASE_COLUMN, "operation", "line"];
-        let row = |planned, measured, phase: &str, op: &str, source| {
+        let head = ["planned", "measured", "ratio", PHASE_COLUMN, "operation", SCOPE_COLUMN, "line"];
+        let row = |planned, measured, phase: &str, op: &str, scope: &ScopePath, source| {
             let figures = [scaled(planned, "s"), scaled(measured, "s"), ratio(planned, measured)];
             figures
                 .into_iter()
-                .chain([phase.into(), op.into(), location_text(source)])
+                .chain([phase.into(), op.into(), scope.to_string(), location_text(source)])
                 .collect::<Vec<String>>()
         };
         let mut rows = vec![head.map(String::from).to_vec()];
-        rows.push(row(self.planned, self.measured, "", "one call", None));
+        rows.push(row(self.planned, self.measured, "", "one call", &ScopePath::default(), None));
         let each = self.rows.iter().take(MAX_ROWS);
-        rows.extend(each.map(|r| row(r.planned, r.measured, r.phase.name(), &r.op, r.source)));
+        rows.extend(each.map(|r| row(r.planned, r.measured, r.phase.name(), &r.op, &r.scope, r.source)));
+        if self.rows.iter().all(|r| r.scope.name().is_none()) {
+            rows.iter_mut().for_each(|r| drop(r.remove(5)));
+        }
         if self.rows.iter().all(|r| r.phase == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(3)));
         }

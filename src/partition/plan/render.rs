@@ -5,7 +5,7 @@ use super::walk::LoopRemainder;
 use super::{EntryKind, Plan, PlanEntry};
 use crate::core::util::small_sort;
 use crate::ir::program::Phase;
-use crate::partition::PHASE_COLUMN;
+use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
 use std::fmt;
 
 /// Returns a text as a JSON string.
@@ -69,7 +69,7 @@ impl Plan {
         let mut found = std::collections::HashMap::new();
         for i in &self.entries {
             let times = i.count as f64;
-            let key = (i.kind.name(), &i.op, location_text(i.source), i.bound, i.phase);
+            let key = (i.kind.name(), &i.op, location_text(i.source), i.bound, i.phase, &i.scope);
             let at = *found.entry(key).or_insert(rows.len());
             if at == rows.len() {
                 rows.push(PlanRow { first: i, seconds: 0.0, exposed: 0.0, count: 0, flops: 0.0, bytes: 0.0 });
@@ -120,10 +120,11 @@ impl Plan {
     pub fn to_json(&self) -> String {
         let item = |i: &PlanEntry| {
             format!(
-                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"phase\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
+                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
                 json_string(&i.kind.name()),
                 json_string(&i.op),
                 json_string(&location_text(i.source)),
+                json_string(i.scope.name().unwrap_or_default()),
                 json_string(i.phase.name()),
                 i.start,
                 i.seconds,
@@ -157,10 +158,11 @@ impl Plan {
             let track = if i.kind == EntryKind::Kernel { 1 } else { 2 };
             let when = event_times(i.start, i.seconds)?;
             Some(format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
                 json_string(&i.op),
                 json_string(&i.kind.name()),
                 json_string(&location_text(i.source)),
+                json_string(i.scope.name().unwrap_or_default()),
                 json_string(i.phase.name()),
                 i.count,
                 json_string(i.bound.name()),
@@ -202,6 +204,7 @@ impl Plan {
             vec![
                 PageCell::Line(r.first.source),
                 PageCell::Text(r.first.op.clone()),
+                PageCell::Text(r.first.scope.to_string()),
                 PageCell::Text(r.first.kind.name()),
                 PageCell::Text(r.first.phase.name().into()),
                 PageCell::Text(r.first.bound.name().into()),
@@ -217,6 +220,7 @@ impl Plan {
         let columns = [
             "line",
             "operation",
+            SCOPE_COLUMN,
             "what",
             PHASE_COLUMN,
             "bound by",
@@ -235,8 +239,8 @@ impl Plan {
 const MAX_ROWS: usize = 16;
 
 /// Prints the totals, then the rows that take longest.
-/// The columns are: time, exposed time, share, count, bound, phase, kind, operation and source
-/// line.
+/// The columns are: time, exposed time, share, count, bound, phase, kind, operation, named scopes
+/// (if there are any) and source line.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} × {}", self.devices, self.machine.name())?;
@@ -247,8 +251,18 @@ impl fmt::Display for Plan {
         if all.is_empty() {
             return Ok(());
         }
-        let head =
-            ["time", "not hidden", "share", "times", "bound by", PHASE_COLUMN, "what", "operation", "line"];
+        let head = [
+            "time",
+            "not hidden",
+            "share",
+            "times",
+            "bound by",
+            PHASE_COLUMN,
+            "what",
+            "operation",
+            SCOPE_COLUMN,
+            "line",
+        ];
         let mut rows = vec![head.map(String::from).to_vec()];
         for r in all.iter().take(MAX_ROWS) {
             rows.push(vec![
@@ -260,8 +274,12 @@ impl fmt::Display for Plan {
                 r.first.phase.name().into(),
                 r.first.kind.name(),
                 r.first.op.clone(),
+                r.first.scope.to_string(),
                 location_text(r.first.source),
             ]);
+        }
+        if all.iter().all(|r| r.first.scope.name().is_none()) {
+            rows.iter_mut().for_each(|r| drop(r.remove(8)));
         }
         if all.iter().all(|r| r.first.phase == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(5)));

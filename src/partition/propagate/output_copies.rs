@@ -1,7 +1,7 @@
 //! Copies results that were requested in a placement that they do not have.
 
 use crate::ir::ops::sharding::Copy;
-use crate::ir::program::{Equation, Input, Op, Phase, Placement, Program, Var, VarInfo};
+use crate::ir::program::{Equation, EquationContext, Input, Op, Placement, Program, Var, VarInfo};
 use std::sync::Arc;
 
 /// Adds a copy of each result that is not placed as requested.
@@ -13,8 +13,7 @@ pub(super) fn add_copies(program: &mut Program, requested: &[Option<Placement>])
         }
         let made_by = |e: &&Equation| e.outputs.contains(&var);
         let maker = program.equations.iter().find(made_by);
-        let (source_location, phase) =
-            (maker.and_then(|e| e.location), maker.map_or(Phase::Forward, |e| e.phase));
+        let context = maker.map(|e| EquationContext::default().of(e)).unwrap_or_default();
         let ty = program.ty(var).clone();
         let copy = Var(program.vars.len() as u32);
         program.vars.push(VarInfo { ty, placement: Some(requested.clone()) });
@@ -22,8 +21,9 @@ pub(super) fn add_copies(program: &mut Program, requested: &[Option<Placement>])
             op: Op::Prim(Arc::new(Copy)),
             inputs: vec![Input::Var(var)],
             outputs: vec![copy],
-            location: source_location,
-            phase,
+            location: context.location,
+            phase: context.phase,
+            scope: context.scope,
             name: None,
         });
         program.outputs[k] = Input::Var(copy);

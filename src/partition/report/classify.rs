@@ -4,6 +4,7 @@
 
 use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, touched_axes};
+use crate::ir::program::Phase;
 use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
 use crate::partition::cost::cache;
@@ -12,7 +13,7 @@ use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::exchange::{ConsumerExchange, consumer_exchange, is_halo};
 use crate::partition::cost::projection::Projections;
 use crate::partition::cost::transfer::TransferCost;
-use crate::partition::draft::{FusedView, StepInfo};
+use crate::partition::draft::{FusedView, StepInfo, UserExchange};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
 use crate::partition::report::sampling::{Receipt, ReceiveSample, ReceiveSampler, fetch_sample};
@@ -138,6 +139,7 @@ pub(super) fn new_collective(
         per_iteration: false,
         op: why.op.clone(),
         location: why.location,
+        scope: why.scope.clone(),
         phase: why.phase,
         requested: false,
         reason,
@@ -146,6 +148,12 @@ pub(super) fn new_collective(
         hoisted_from: None,
         path: vec![(k, 0)],
     }
+}
+
+/// Returns the reason of a collective that the user called, or that a derivative adds for it.
+pub(super) fn call_text(origin: &StepOrigin, axes: &Axes) -> String {
+    let caller = if origin.phase == Phase::Backward { "the backward pass" } else { "the program" };
+    format!("{caller} calls {} over {axes}", origin.op)
 }
 
 /// The kind of an exchange, with its sub-axes and reason.
@@ -191,13 +199,12 @@ impl Classifier<'_> {
         let first = needs.first()?.consumer_step;
         let mut why = p.origins[first].clone();
         let size = stored.dtype.size() as u64;
-        let called = self.user_collective(src, needs);
+        let called = self.user_exchange(src, needs);
         let asked = called.is_some() || self.infos[first].constrained || self.infos[first].requested;
         let (kind, axes, reason) = match called {
-            Some((kind, axes, by)) => {
-                let reason = format!("the program calls {} over {axes}", by.op);
-                why = by;
-                (kind, axes, reason)
+            Some(UserExchange { kind, axes, origin, .. }) => {
+                why = origin.clone();
+                (kind, axes.clone(), call_text(origin, axes))
             }
             None => {
                 let name = self.classify(&query, &seen, c.total, first);
@@ -224,29 +231,14 @@ impl Classifier<'_> {
         Some(self.projections.consumer(n.consumer_step, (loop_nest, n.access), src, layout))
     }
 
-    /// Returns the user's collective that makes a consumer need the value, if any.
-    fn user_collective(
-        &self,
-        src: Slot,
-        needs: &[FetchRequest],
-    ) -> Option<(CollectiveKind, Axes, StepOrigin)> {
-        let moves = |u: &(CollectiveKind, Axes)| {
-            matches!(u.0, CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::Permute)
-        };
-        for n in needs {
-            let note = &self.infos[n.consumer_step];
-            if let Some(u) = note.user_collective.clone().filter(moves) {
-                return Some((u.0, u.1, self.p.origins[n.consumer_step].clone()));
-            }
-            for via in note.fused_views.iter().filter_map(|s| self.fused_views[*s].as_ref()) {
-                if let Some(u) = via.step.user_collective.clone().filter(moves)
-                    && via.access.sources().contains(&src)
-                {
-                    return Some((u.0, u.1, via.step.origin.clone()));
-                }
-            }
-        }
-        None
+    /// Returns the user's exchange that makes a consumer need the value, if any.
+    fn user_exchange(&self, src: Slot, needs: &[FetchRequest]) -> Option<UserExchange<'_>> {
+        needs.iter().find_map(|n| {
+            let (k, info) = (n.consumer_step, &self.infos[n.consumer_step]);
+            let own = (&info.user_collective, self.p.steps[k].local()?.out, &self.p.origins[k]);
+            let views = info.fused_views.iter().filter(|v| v.0 == n.access).map(|v| v.1);
+            UserExchange::find(own, views, self.fused_views, src)
+        })
     }
 
     /// Classifies what these consumers need together.
@@ -255,9 +247,18 @@ impl Classifier<'_> {
         let (op, note) = (&self.p.origins[first].op, &self.infos[first]);
         let copies = || self.p.steps[first].loop_nest().is_some_and(|s| s.copied_operand().is_some());
         let asks = note.constrained || note.requested && copies();
+        // messages may be along fewer axes than those over which blocks differ
+        let moved = |along: SubAxes| -> SubAxes {
+            let differing = if seen.messages_exact {
+                differing_axes(self.mesh(), seen.receipts(query))
+            } else {
+                along.clone()
+            };
+            along.into_iter().filter(|a| differing.iter().any(|b| a.overlaps(*b))).collect()
+        };
         let mut names: Vec<Classification> = Vec::new();
         for r in readers {
-            let Some(name) = classify_consumer(src, stored, r, self.mesh(), op, asks) else {
+            let Some(name) = classify_consumer(src, stored, r, self.mesh(), &moved, (op, asks)) else {
                 continue;
             };
             // a consumer that needs everything that the others need determines the kind
@@ -307,16 +308,20 @@ impl Classifier<'_> {
 }
 
 /// Classifies what one consumer needs by sub-axes alone.
-/// `None` if they do not determine it.
+/// `None` if they do not determine it. `moved` returns the sub-axes along which messages are sent.
 fn classify_consumer(
     src: Slot,
     stored: &StoredValue,
     r: &Consumer,
     mesh: Option<&Mesh>,
-    op: &str,
-    asks_for: bool,
+    moved: &dyn Fn(SubAxes) -> SubAxes,
+    (op, asks_for): (&str, bool),
 ) -> Option<Classification> {
     let ConsumerExchange { kind, sub_axes, gone, new } = consumer_exchange(src, stored, r)?;
+    let sub_axes = match kind {
+        CollectiveKind::Permute | CollectiveKind::Exchange => moved(sub_axes),
+        _ => sub_axes,
+    };
     let named = |a: &SubAxes| touched_axes_of(mesh, a);
     let asks = |what: String| {
         if asks_for {

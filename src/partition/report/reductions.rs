@@ -1,6 +1,6 @@
 //! Report entries of reductions.
 
-use super::classify::{Classifier, new_collective, touched_axes_of};
+use super::classify::{Classifier, call_text, new_collective, touched_axes_of};
 use crate::core::mesh::Axes;
 use crate::core::sharding::sub_axes::{SubAxis, subtract};
 use crate::ir::program::loop_nest::Reducer;
@@ -129,7 +129,9 @@ impl Classifier<'_> {
         for why in others.iter().map(|k| &p.origins[*k]) {
             let line = why.location.filter(|place| Some(*place) != p.origins[*first].location);
             let at = line.map(|place| format!(" of line {}", place.line())).unwrap_or_default();
-            let name = format!("{}{at}", why.op);
+            let scope = why.scope.name().filter(|_| why.scope != p.origins[*first].scope);
+            let within = scope.map(|s| format!(" in {s}")).unwrap_or_default();
+            let name = format!("{}{at}{within}", why.op);
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -160,7 +162,7 @@ impl Classifier<'_> {
         }
         let Some(k) = self.producer(src) else { return format!("the value is unreduced over {axes}") };
         if self.infos[k].user_collective.is_some() {
-            return format!("the program calls {} over {axes}", self.p.origins[k].op);
+            return call_text(&self.p.origins[k], axes);
         }
         let made = &self.p.origins[k];
         match self.p.steps[k].loop_nest() {

@@ -7,6 +7,8 @@ use std::fmt;
 
 /// The header of the column for the phase: forward, recomputed or backward.
 pub(crate) const PHASE_COLUMN: &str = "phase";
+/// The header of the column for the named scopes.
+pub(crate) const SCOPE_COLUMN: &str = "scope";
 
 /// Formats a count.
 /// Estimates are marked with `≈`.
@@ -56,6 +58,8 @@ impl Collectives {
         }
         // the phase column is omitted if all rows are forward
         let phases = self.list.iter().any(|c| c.phase != Phase::Forward);
+        // and so is the scope column if no row is in a scope
+        let scopes = self.list.iter().any(|c| c.scope.name().is_some());
         let row = |c: &Collective| {
             let line = c.location.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
             [
@@ -67,6 +71,7 @@ impl Collectives {
                 format_count(c),
                 c.phase.name().into(),
                 c.op.clone(),
+                c.scope.to_string(),
                 line,
                 c.reason.clone(),
             ]
@@ -80,15 +85,16 @@ impl Collectives {
             "times",
             PHASE_COLUMN,
             "operation",
+            SCOPE_COLUMN,
             "line",
             "reason",
         ]
         .map(String::from);
-        let rows: Vec<[String; 10]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
-        let widths: [usize; 10] =
+        let rows: Vec<[String; 11]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
+        let widths: [usize; 11] =
             std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
-        let shown = |k: &usize| phases || *k != 6;
-        let before: usize = (0..9).filter(shown).map(|k| widths[k] + 2).sum();
+        let shown = |k: &usize| (phases || *k != 6) && (scopes || *k != 8);
+        let before: usize = (0..10).filter(shown).map(|k| widths[k] + 2).sum();
         let mut out = String::new();
         for r in &rows {
             let mut line = String::new();
@@ -96,7 +102,7 @@ impl Collectives {
                 // right-align numbers
                 line += &match k {
                     2..=5 => format!("{cell:>0$}  ", widths[k]),
-                    9 => match columns {
+                    10 => match columns {
                         // wrap to the remaining width, or put the reason on separate lines if the
                         // terminal is narrow
                         Some(all) if all >= before + 24 => {
@@ -122,7 +128,8 @@ impl Collectives {
 /// Prints a table of the collectives, then the peak memory.
 ///
 /// The columns are kind, axes, bytes per device, executions, operation, line and reason. A program
-/// with derivatives has a column that says forward, recomputed or backward.
+/// with derivatives has a column that says forward, recomputed or backward, and a program with
+/// named scopes has a column for them.
 impl fmt::Display for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table(None))
@@ -164,6 +171,7 @@ mod tests {
             per_iteration: false,
             op: "dot_general".into(),
             location: None,
+            scope: Default::default(),
             phase: Phase::Forward,
             requested: false,
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"

@@ -17,8 +17,9 @@ impl Writer {
         }
         for e in &program.equations {
             let ins = e.inputs.iter().map(|i| self.input(i, &env)).collect::<Result<Vec<_>>>()?;
-            let outer = self.location;
-            self.location = e.location.or(outer);
+            let outer = (self.location, self.scope.clone());
+            self.location = e.location.or(outer.0);
+            self.scope = e.scope.within(&outer.1);
             let outs = self.equation(program, e, &ins)?;
             let operands: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
             let sums = match &e.op {
@@ -41,7 +42,7 @@ impl Writer {
                 let said = self.annotated(x, &info.ty, info.placement.as_ref(), &sums);
                 env[v.index()] = Some(said.map_err(|f| error_at(f, program, e))?);
             }
-            self.location = outer;
+            (self.location, self.scope) = outer;
         }
         let outs = program.outputs.iter().map(|o| self.input(o, &env)).collect::<Result<Vec<_>>>()?;
         Ok(self.materialised(&outs))

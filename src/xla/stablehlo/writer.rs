@@ -4,6 +4,7 @@ use super::syntax::{join, list, literal, quoted, tensor};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::mesh::{Axis, Mesh};
 use crate::core::types::{ArrayType, DType, Precision, Scalar};
+use crate::ir::program::ScopePath;
 use std::fmt::Write;
 
 /// An SSA value of the module.
@@ -51,6 +52,8 @@ pub(super) struct Writer {
     pub(super) manual: Vec<Axis>,
     /// The user's source location of the current operation, if known.
     pub(super) location: Option<SourceLocation>,
+    /// The named scopes of the current operation.
+    pub(super) scope: ScopePath,
     pub(super) options: super::Options,
 }
 
@@ -64,6 +67,7 @@ impl Writer {
             meshes: Vec::new(),
             manual: Vec::new(),
             location: None,
+            scope: ScopePath::default(),
             options,
         }
     }
@@ -71,7 +75,11 @@ impl Writer {
     pub(super) fn line(&mut self, text: &str) {
         let _ = write!(self.out, "{:width$}{text}", "", width = 2 * self.depth);
         if let (Some(p), true) = (self.location, self.options.locations) {
-            let _ = write!(self.out, " loc({}:{}:{})", quoted(p.file()), p.line(), p.column());
+            let place = format!("{}:{}:{}", quoted(p.file()), p.line(), p.column());
+            let _ = match self.scope.name() {
+                Some(scope) => write!(self.out, " loc({}({place}))", quoted(scope)),
+                None => write!(self.out, " loc({place})"),
+            };
         }
         self.out.push('\n');
     }

@@ -160,28 +160,29 @@ impl AxisModeRegion {
     fn open(&self) -> Result<OpenTrace, Fault> {
         let (inside, outer, axes) = (self.inside.clone(), self.outer.clone(), self.axes.clone());
         let untracked = setting().map_or(Axes::none(), |s| s.untracked);
-        let open = OpenTrace::with_capture_type(Box::new(move |ty| {
-            if ty.mesh.as_ref().is_some_and(|m| *m != outer) {
-                return Err(Fault::new(
-                    ErrorKind::Mesh,
-                    format!("a captured value is on another mesh than {outer}"),
-                )
-                .help("put it there first: `.put(&mesh, p![…])`"));
-            }
-            let named = |set: &Axes| set.iter().any(|a| axes.contains(a));
-            if named(ty.spec.unreduced_axes()) || named(ty.spec.reduced_axes()) {
-                return Err(Fault::new(
-                    ErrorKind::Sharding,
-                    format!("a captured value is {ty}: it cannot be unreduced or reduced over axes that change their type"),
-                )
-                .help("pass it as an argument, or reshard it first"));
-            }
-            Ok(ArrayType {
-                mesh: Some(inside.clone()),
-                spec: ty.spec.filter_axes(|a| !axes.contains(a)),
-                ..ty.clone()
-            })
-        }))?;
+        let open = OpenTrace::with_capture_type(
+            Some(self.call.location),
+            Box::new(move |ty| {
+                if ty.mesh.as_ref().is_some_and(|m| *m != outer) {
+                    return Err(Fault::new(
+                        ErrorKind::Mesh,
+                        format!("a captured value is on another mesh than {outer}"),
+                    )
+                    .help("put it there first: `.put(&mesh, p![…])`"));
+                }
+                let named = |set: &Axes| set.iter().any(|a| axes.contains(a));
+                if named(ty.spec.unreduced_axes()) || named(ty.spec.reduced_axes()) {
+                    let axes = "it cannot be unreduced or reduced over axes that change their type";
+                    return Err(Fault::new(ErrorKind::Sharding, format!("a captured value is {ty}: {axes}"))
+                        .help("pass it as an argument, or reshard it first"));
+                }
+                Ok(ArrayType {
+                    mesh: Some(inside.clone()),
+                    spec: ty.spec.filter_axes(|a| !axes.contains(a)),
+                    ..ty.clone()
+                })
+            }),
+        )?;
         open.set(Setting { mesh: self.inside.clone(), untracked });
         Ok(open)
     }

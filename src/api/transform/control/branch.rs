@@ -85,7 +85,7 @@ fn choose<T: Tree>(
         errors.push(e.clone());
     }
     for body in bodies {
-        match RecordedClosure::record(&[], |_| returned.remember(body())) {
+        match RecordedClosure::record(call, &[], |_| returned.remember(body())) {
             Ok(piece) => pieces.push(piece),
             Err(e) => errors.push(e),
         }

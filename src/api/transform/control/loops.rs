@@ -299,7 +299,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
         let i = leaves.swap_remove(0);
         body(i, tree_of(init, c), tree_of(xs, x))
     };
-    let piece = RecordedClosure::record(&asked, step)?;
+    let piece = RecordedClosure::record(call, &asked, step)?;
     let (next, _) = &piece.out;
     if let Some(how) = init.differs(next, &mut Path::named()) {
         return Err(mismatch("the carry before the body and after it", &how, call));
@@ -307,7 +307,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
     let after = piece.program.output_types();
     let again = |types: &[ArrayType]| {
         let asked: Vec<ArrayType> = [&asked[..1], types, &asked[1 + carry..]].concat();
-        let mut types = RecordedClosure::record(&asked, step).ok()?.program.output_types();
+        let mut types = RecordedClosure::record(call, &asked, step).ok()?.program.output_types();
         types.truncate(carry);
         Some(types)
     };

@@ -27,7 +27,7 @@ use crate::api::trace::{OpenTrace, RecordedProgram, poison};
 use crate::api::tree::{Path, Tree, collect};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{ArrayType, DType};
-use crate::ir::program::{Program, Var, VarInfo};
+use crate::ir::program::{CallSite, Program, Var, VarInfo};
 use std::cell::RefCell;
 
 /// A closure recorded as a program. Its inputs are the declared ones, then the captures.
@@ -41,12 +41,13 @@ pub(crate) struct RecordedClosure<O> {
 }
 
 impl<O: Tree> RecordedClosure<O> {
-    /// Records a closure on inputs of these types.
+    /// Records a closure, which the user passed to a call, on inputs of these types.
     pub(crate) fn record(
+        call: CallSite<'_>,
         types: &[ArrayType],
         f: impl FnOnce(Vec<Array>) -> Result<O>,
     ) -> Result<RecordedClosure<O>> {
-        RecordedClosure::record_in(OpenTrace::new()?, types, f)
+        RecordedClosure::record_in(OpenTrace::new(Some(call.location))?, types, f)
     }
     /// Records a closure in a trace that was opened for it.
     pub(crate) fn record_in(

@@ -57,12 +57,12 @@ pub(super) fn run_while<T: Tree>(
     check_errors(init)?;
     let mut before = types_of(init);
     let (test, holds) = loop {
-        let test = RecordedClosure::record(&before, |leaves| cond(&tree_of(init, leaves)));
+        let test = RecordedClosure::record(call, &before, |leaves| cond(&tree_of(init, leaves)));
         let test = match test {
             Ok(test) => test,
             // trace the body too, so that its errors are also reported
             Err(e) => {
-                let step = RecordedClosure::record(&before, |leaves| body(tree_of(init, leaves)));
+                let step = RecordedClosure::record(call, &before, |leaves| body(tree_of(init, leaves)));
                 return Err(Error::combine(std::iter::once(e).chain(step.err())));
             }
         };
@@ -77,11 +77,12 @@ pub(super) fn run_while<T: Tree>(
         before = varying;
     };
     let next = |leaves: Vec<Array>| Ok(cast_varying(&body(tree_of(init, leaves))?, &holds, call));
-    let step = RecordedClosure::record(&before, next)?;
+    let step = RecordedClosure::record(call, &before, next)?;
     if let Some(how) = init.differs(&step.out, &mut Path::named()) {
         return Err(mismatch("the carry before the body and after it", &how, call));
     }
-    let again = |types: &[ArrayType]| Some(RecordedClosure::record(types, next).ok()?.program.output_types());
+    let again =
+        |types: &[ArrayType]| Some(RecordedClosure::record(call, types, next).ok()?.program.output_types());
     let types = carry_types((call, hidden), init, &before, &step.program, &again)?;
     let programs = [&test.program, &step.program];
     if let Some((name, axes)) = programs.into_iter().find_map(|p| collective_over(p, &holds.varying)) {

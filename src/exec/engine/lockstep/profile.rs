@@ -3,7 +3,7 @@
 use super::run::RunMark;
 use crate::core::util::small_sort;
 use crate::exec::compile::plan::{ExecutionPlan, NodeKernel, PlanLevel};
-use crate::ir::program::Phase;
+use crate::ir::program::{Phase, ScopePath};
 use crate::partition::plan::{Activity, Span, Timeline};
 use std::collections::HashMap;
 
@@ -45,6 +45,7 @@ pub(super) fn timeline(
                 activity: Activity::Wait,
                 op: "wait for the others".into(),
                 source: None,
+                scope: ScopePath::default(),
                 phase: None,
                 kernel: String::new(),
                 start,
@@ -62,6 +63,7 @@ pub(super) fn timeline(
                 // a node without a step copies an input that is also a result
                 op: step.map_or_else(|| "copy".into(), |s| s.0.op.clone()),
                 source: step.and_then(|s| s.0.location),
+                scope: step.map(|s| s.0.scope.clone()).unwrap_or_default(),
                 phase: Some(step.map_or(Phase::Forward, |s| s.0.phase)),
                 kernel: node.info.to_string(),
                 ..waits()
