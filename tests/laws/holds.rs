@@ -3,11 +3,10 @@
 use crate::error_checks::Unquoted as _;
 use crate::order::{differs, otherwise, planned, text, written};
 use crate::programs::{Program, Written, spec};
-use crate::{Rng, law};
+use crate::{Rng, quiet_law};
 use atmesh::plan::{self, EntryKind, Link, Machine, Plan};
 use atmesh::prelude::*;
 use atmesh::{Axes, Collectives, Error, type_of};
-use std::process::{Command, Stdio};
 
 /// The elements of several results.
 type Numbers = Vec<Vec<f32>>;
@@ -434,15 +433,7 @@ fn laws(seed: u64) -> Vec<String> {
     checker.wrong
 }
 
-/// Programs print, so they run in a process whose output is discarded.
 #[test]
 fn programs_do_not_depend_on_how_they_are_run_placed_and_written() {
-    if std::env::var_os("LAWS_HERE").is_some() {
-        return law(60, laws);
-    }
-    let name = "holds::programs_do_not_depend_on_how_they_are_run_placed_and_written";
-    let mut run = Command::new(std::env::current_exe().expect("it runs"));
-    run.args(["--exact", name, "--nocapture"]).env("LAWS_HERE", "1").stdout(Stdio::null());
-    let done = run.output().expect("it runs again");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    quiet_law("holds::programs_do_not_depend_on_how_they_are_run_placed_and_written", 60, laws);
 }
