@@ -38,11 +38,11 @@ fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[&str], rng: &mut Rng)
             1 => vec![rng.number() as u8],
             2 => input[at..end].to_vec(),
             3 => {
-                let other = rng.of(seeds);
+                let other = rng.choose(seeds);
                 let from = rng.below(other.len());
                 other[from..(from + rng.below(16)).min(other.len())].to_vec()
             }
-            _ => rng.of(words).as_bytes().to_vec(),
+            _ => rng.choose(words).as_bytes().to_vec(),
         };
         let replaced = if rng.once_in(2) { at..at } else { at..end };
         input.splice(replaced, piece);
@@ -66,7 +66,7 @@ fn check(name: &str, cases: u64, words: &[&str], check: impl Fn(&[u8])) {
     let first = set("READERS_SEED").unwrap_or(1);
     for k in first..first + set("READERS_CASES").unwrap_or(cases) {
         let mut rng = Rng::new(k);
-        let mut input = rng.of(&seeds).clone();
+        let mut input = rng.choose(&seeds).clone();
         mutate(&mut input, &seeds, words, &mut rng);
         run(&input, &format!("seed {k}"));
     }

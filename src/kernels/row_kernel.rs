@@ -11,8 +11,8 @@ pub use views::{RowInput, RowOutput, RowOutputs};
 
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::{DType, Scalar, Shape};
-use std::cell::Cell;
 use crate::kernels::flush_mode::FlushMode;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
