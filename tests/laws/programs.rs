@@ -21,7 +21,7 @@ macro_rules! kinds {
 kinds! {
     Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
     Broadcast Select Softmax Tril At Take TakeAlong Put PutExtreme Segments Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
-    EmptyBranches Print Stencil
+    EmptyBranches Print Stencil Fourier
 }
 
 impl Do {
@@ -43,7 +43,7 @@ impl Do {
             Einsum => rank == 2 && a == b,
             Concat => rank >= 1 && a == b && n < 600,
             Stack => a == b && rank < 4 && n < 600,
-            Transpose | Ravel | Tril => rank >= 2,
+            Transpose | Ravel | Tril | Fourier => rank >= 2,
             Split => (1..4).contains(&rank) && a[d].is_multiple_of(factor(k)),
             Slice | Unstack => rank >= 1 && a[d] >= 2,
             Pad | Stencil => rank >= 1 && n < 600,
@@ -330,6 +330,11 @@ impl Line {
                 })
             }
             Roll => x.roll((k / 8) as i64 % 11 - 5, dim),
+            Fourier => match k / 8 % 3 {
+                0 => x.astype(C64).fftn(2).real() * 0.125,
+                1 => x.astype(C64).ifftn(2).imag(),
+                _ => x.rfftn(2).abs() * 0.125,
+            },
             Flip => x.flip(dim),
             Broadcast => {
                 let lead = [1, 2, 4, 8][k % 4];
