@@ -2,7 +2,7 @@
 //! forward and reverse mode, with respect to every set of operands, with unsharded and sharded
 //! operands, and including the types of tangents and cotangents.
 
-use crate::error_checks::Unquoted as _;
+use crate::runner::error_checks::Unquoted as _;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::elementwise::Convert;
 use atmesh::program::typing::cotangent_type;

@@ -5,9 +5,6 @@
 //!
 //! All tests walk `atmesh::ops::PRIMITIVES`: a primitive that lacks one of these fails here.
 
-#[path = "../error_checks/mod.rs"]
-mod error_checks;
-
 mod cases;
 mod derivatives;
 mod devices;

@@ -53,9 +53,9 @@ impl Blocks {
             &[("x", 4), ("y", 2)],
             &[("x", 3), ("y", 2)],
         ];
-        let mesh = Mesh::new(rng.of(&meshes).iter().copied()).expect("a mesh of few devices");
+        let mesh = Mesh::new(rng.choose(&meshes).iter().copied()).expect("a mesh of few devices");
         let shapes: [&[usize]; 4] = [&[24, 8], &[24, 24], &[48], &[8, 48]];
-        let shape = rng.of(&shapes).to_vec();
+        let shape = rng.choose(&shapes).to_vec();
         let shapes: Vec<Vec<usize>> =
             (0..2).map(|_| if rng.once_in(4) { vec![24, 24] } else { shape.clone() }).collect();
         let specs = shapes.iter().map(|s| spec(&mesh, s, rng.below(1 << 16), mesh.axis_names())).collect();
@@ -70,7 +70,7 @@ impl Blocks {
             // recent values are read more often, so that exchanges follow one another
             let mut value = || if rng.once_in(2) { n - 1 } else { rng.below(n) };
             let (a, b) = (value(), value());
-            code.lines.push(Line { what: *rng.of(ALL), a, b, k: rng.below(1024) });
+            code.lines.push(Line { what: *rng.choose(ALL), a, b, k: rng.below(1024) });
             let small = |t: &ArrayType| t.shape.iter().product::<usize>() <= 4096;
             let accepted = code.region().trace(&code.arguments());
             let accepted = accepted.is_ok_and(|t| t.program().output_types().iter().all(small));

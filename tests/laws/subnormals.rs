@@ -72,7 +72,7 @@ fn step(kind: usize, k: usize, x: &Array, y: &Array) -> Array {
 fn flushed_operations_have_equal_bits() {
     law(60, |seed| {
         let mut rng = Rng::new(seed);
-        let dtype = *rng.of(&[F32, F32, F64, BF16]);
+        let dtype = *rng.choose(&[F32, F32, F64, BF16]);
         // (the last bits of subnormal numbers of bfloat16 are rounded in float32 first)
         let flush = dtype == BF16 || !rng.once_in(4);
         let inputs = vec![tiny(&mut rng, dtype, &[8, 8]), tiny(&mut rng, dtype, &[8, 8])];
@@ -100,7 +100,7 @@ fn flushed_operations_have_equal_bits() {
             wrong.push(format!("line {line} keeps a subnormal number in {about}"));
         }
         let mesh = Mesh::auto([("x", 2), ("y", 2)]).expect("there are devices");
-        let spec = *rng.of(&[p!["x"], p![_, "y"], p!["x", "y"], p![("y", "x")]]);
+        let spec = *rng.choose(&[p!["x"], p![_, "y"], p!["x", "y"], p![("y", "x")]]);
         let placed: Vec<Array> = inputs.iter().map(|x| x.put(&mesh, spec)).collect();
         for engine in [Threads, EngineKind::Reference, Lockstep] {
             for (what, inputs) in [("no mesh", &inputs), ("a mesh", &placed)] {
@@ -134,7 +134,7 @@ fn flushed_programs_have_equal_bits() {
         }
         let scale =
             [-126, -124, -130, -60, 0].map(|e: i32| 2f32.powi(e.max(-126)) * 2f32.powi(e.min(-126) + 126));
-        let inputs: Vec<Array> = p.numbers(0).iter().map(|x| x * *rng.of(&scale)).collect();
+        let inputs: Vec<Array> = p.numbers(0).iter().map(|x| x * *rng.choose(&scale)).collect();
         let mesh = p.mesh(["X", "Y", "Z"], |_| true);
         let placed = p.placed(&inputs, &mesh);
         let mut wrong = Vec::new();

@@ -5,7 +5,7 @@
 mod case;
 mod check;
 #[path = "../../error_checks/mod.rs"]
-mod error_checks;
+pub(crate) mod error_checks;
 mod indexing;
 #[path = "../kinds.rs"]
 mod kinds;
