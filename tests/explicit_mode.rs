@@ -1,12 +1,15 @@
 //! Explicit mode has the algorithms of auto mode: operations that move as little, and errors whose
 //! help names them.
 
+mod error_checks;
+
 use atmesh::nd::ArrayView1;
 use atmesh::prelude::*;
 use atmesh::{jvp, vjp};
+use error_checks::Unquoted as _;
 
 fn text_of(x: &Array) -> String {
-    x.ty().expect_err("it is rejected").to_string()
+    x.ty().expect_err("it is rejected").unquoted()
 }
 
 /// Contracted dimensions that are sharded over the same axes in two orders. (The error asked for
@@ -62,7 +65,7 @@ fn updates_where_everything_is_sharded() -> Result<()> {
 fn spmd_over_uneven_dimensions() -> Result<()> {
     for mesh in [Mesh::auto([("d", 4)])?, Mesh::new([("d", 4)])?] {
         let f = spmd(&mesh, p!["d"], p!["d"], |_: &Device, x: ArrayView1<i32>| Ok(x.mapv(|v| 2 * v)));
-        let text = f.call(Array::arange(0..10)).unwrap_err().to_string();
+        let text = f.call(Array::arange(0..10)).unwrap_err().unquoted();
         assert!(!text.contains("make the axis auto"), "{text}");
         assert!(text.contains("nearest multiples of 4: 8 and 12"), "{text}");
         assert_eq!(f.call(Array::arange(0..8))?.to_vec::<i32>()?, [0, 2, 4, 6, 8, 10, 12, 14]);
@@ -79,7 +82,7 @@ fn branches_that_vary_over_different_axes() -> Result<()> {
     let f = shard_map(&mesh, specs, p![("a", "b")], |x: &Array, y: &Array| {
         cond(true, || x.clone(), || y.clone())
     });
-    let text = f.call((&x, &x)).unwrap_err().to_string();
+    let text = f.call((&x, &x)).unwrap_err().unquoted();
     let help =
         "`.pvary(\"b\")` on the result where it holds, and `.pvary(\"a\")` on the result where it does not";
     assert!(text.contains(help), "{text}");
@@ -91,7 +94,7 @@ fn branches_that_vary_over_different_axes() -> Result<()> {
     let f = shard_map(&mesh, specs, p![("a", "b")], |x: &Array, y: &Array| {
         switch(1, &[&|| x.clone(), &|| x + y, &|| y.clone()])
     });
-    let text = f.call((&x, &x)).unwrap_err().to_string();
+    let text = f.call((&x, &x)).unwrap_err().unquoted();
     assert!(text.contains("of branch 0, and") && !text.contains("the result of branch 1"), "{text}");
     Ok(())
 }
@@ -102,13 +105,13 @@ fn tangents_and_cotangents_that_vary() -> Result<()> {
     let mesh = Mesh::new([("d", 2)])?;
     let at = Array::from([1.0f32]);
     let f = shard_map(&mesh, p!["d"], p!["d"], |t: &Array| jvp(&at, t, |x: Array| x.square()).1);
-    let text = f.call(Array::ones([2])).unwrap_err().to_string();
+    let text = f.call(Array::ones([2])).unwrap_err().unquoted();
     assert!(text.contains("make the value vary too: `.pvary(\"d\")` on it"), "{text}");
     let f = shard_map(&mesh, p!["d"], p!["d"], |t: &Array| jvp(at.pvary("d"), t, |x: Array| x.square()).1);
     assert_eq!(f.call(Array::ones([2]))?.to_vec::<f32>()?, [2.0, 2.0]);
 
     let f = shard_map(&mesh, p!["d"], p![], |t: &Array| vjp(&at, |x: Array| x.square()).1.call(t));
-    let text = f.call(Array::ones([2])).unwrap_err().to_string();
+    let text = f.call(Array::ones([2])).unwrap_err().unquoted();
     assert!(text.contains("make the function's result vary too: `.pvary(\"d\")` on it"), "{text}");
     let f = shard_map(&mesh, p!["d"], p![], |t: &Array| vjp(&at, |x: Array| x.square().pvary("d")).1.call(t));
     assert_eq!(f.call(Array::ones([2]))?.to_vec::<f32>()?, [4.0]);

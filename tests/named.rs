@@ -59,7 +59,7 @@ fn dimensions_move_with_their_shardings() {
     assert_eq!(apply(x, |x| x[0].moveaxis([-1, 0], [0, 1])).0, "float32[4@Y,2@X,3]");
     let y = filled(&[2, 3]);
     assert_eq!(rejected(&y.swapaxes(0, 2)).0, ErrorKind::Shape);
-    assert!(rejected(&y.moveaxis([0, 1], 0)).1.contains("moves 2 dimensions to 1 places"));
+    assert!(rejected(&y.moveaxis([0, 1], 0)).1.contains("moves 2 dimensions to 1 positions"));
     assert!(rejected(&y.moveaxis([0, 0], [0, 1])).1.contains("named twice"));
 }
 

@@ -16,7 +16,7 @@ fn checked<I: Tree, O: Tree>(
 ) -> Vec<String> {
     let wrong = match l {
         Ok(l) => differences(l.spmd(), l.collectives()),
-        Err(e) => vec![e.to_string()],
+        Err(e) => vec![format!("{e}")],
     };
     if wrong.is_empty() { wrong } else { vec![format!("{what}: {}\n  {program:?}", wrong.join("\n  "))] }
 }

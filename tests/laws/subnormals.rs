@@ -147,7 +147,7 @@ fn flushed_programs_have_equal_bits() {
                 match (read(Lockstep), read(Threads), read(EngineKind::Reference)) {
                     (Ok(a), Ok(b), Ok(c)) => (a, b, c),
                     (a, ..) => {
-                        let error = a.err().map_or("another engine fails".into(), |e| e.to_string());
+                        let error = a.err().map_or("another engine fails".into(), |e| format!("{e}"));
                         wrong.push(format!("{error}\n  {p:?}"));
                         continue;
                     }
