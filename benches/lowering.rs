@@ -21,7 +21,7 @@ fn line(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// Strided slices, windows and reshapes, which grow by their sizes.
 fn by_size(auto: &Mesh) -> Result<()> {
-    let n = 655_360;
+    let n = 655_360i64;
     let half = n - 10_000 * n / 65_536;
     line("slice of every second element, at once, on explicit axes, of 655,360", || {
         let x = Array::zeros(F32.array_type([n as usize])).put(&Mesh::new([("X", 2)])?, p!["X"]);
