@@ -450,9 +450,9 @@ fn colours_and_images() {
         assert!(sum.matches(colour).count() >= 2, "{sum}");
     }
     assert_eq!(sum.matches("<text").count(), 1, "{sum}");
-    let odd = Mesh::auto([("<&\">", 2)]).unwrap();
+    let odd = Mesh::auto([("<&>", 2)]).unwrap();
     let ty = ArrayType { mesh: Some(odd), ..atmesh::DType::F32.array_type([2]) };
-    assert!(Picture::from_type(&ty).to_svg().contains("over &lt;&amp;&quot;&gt;"), "names are escaped");
+    assert!(Picture::from_type(&ty).to_svg().contains("over &lt;&amp;&gt;"), "names are escaped");
 }
 
 /// Data movement is derived from runs of the program: each result element lists its source devices.

@@ -47,6 +47,9 @@ pub struct Collective {
     pub kind: CollectiveKind,
     /// The mesh axes it runs over.
     /// A sub-axis is named by its axis.
+    ///
+    /// If a dimension that other axes shard is not evenly divisible, messages may also cross those
+    /// axes: a device's rows of the dimension can then belong to a neighbour's block.
     pub axes: Axes,
     /// The bytes that the busiest device receives, per execution.
     pub bytes_per_device: u64,

@@ -20,6 +20,9 @@ struct Sent {
     reduces: Option<Reducer>,
     /// For a fetch, the value that is fetched; for a reduction, its result.
     value: Slot,
+    /// True if the blocks of that value differ in size: then a block of all of its axes need not be
+    /// within the block of the first ones, and messages cross these, too.
+    uneven: bool,
 }
 
 impl Sent {
@@ -85,6 +88,9 @@ fn count(p: &SpmdProgram, path: &[(usize, usize)], times: (u64, bool), out: &mut
             Step::Local { .. } | Step::Print { .. } => {}
         }
         if sent.all() > 0 {
+            let value = &p.slots[sent.value];
+            let dims = value.layout.dims.iter().zip(&value.shape[..]);
+            sent.uneven = dims.into_iter().any(|(dim, size)| !size.is_multiple_of(dim.num_shards()));
             out.push(sent);
         }
     }
@@ -144,7 +150,8 @@ fn row_faults(mesh: Option<&Mesh>, row: &Collective, sent: &[&Sent]) -> Vec<Stri
         let along = differing(mesh, sent);
         let named = |a: &Axis| row.axes.contains(*a);
         let moved = |a: Axis| along.contains(&a) || mesh.axis_size(a).unwrap_or(1) == 1;
-        if !along.iter().all(named) || !row.requested && !row.axes.iter().all(moved) {
+        let crossing = sent.iter().any(|s| s.uneven);
+        if !(crossing || along.iter().all(named)) || !row.requested && !row.axes.iter().all(moved) {
             wrong.push(format!("axes: the row says {}, and messages are along {along:?}", row.axes));
         }
     }
