@@ -1,5 +1,6 @@
 //! The work of the partitioner grows with n·log n in rows, columns and pieces, and at most threefold
-//! for each further mesh axis, apart from small numbers. It is counted in boxes, progressions and candidates, not in seconds.
+//! for each further mesh axis, apart from small numbers. It is counted in boxes, progressions and
+//! candidates, not in seconds.
 
 use atmesh::partition::take_work;
 use atmesh::prelude::*;
