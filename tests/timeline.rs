@@ -8,6 +8,8 @@ use atmesh::prelude::*;
 use atmesh::{EngineKind, Phase};
 use error_checks::Unquoted as _;
 
+/// The line of the loop in [`step`].
+const LOOP_LINE: u32 = line!() + 3;
 fn step(x: &Array, w: &Array) -> (Array, Array) {
     let loss = |w: Array| {
         let h = fori_loop(0..3, x, |_, h: Array| h.dot(&w).tanh());
@@ -65,7 +67,7 @@ fn spans_have_operations_lines_and_phases() -> Result<()> {
     assert!((0..4).all(shared), "{t}");
     let lines: Vec<u32> =
         t.spans().iter().filter(|s| s.op == "dot_general").filter_map(|s| Some(s.source?.line())).collect();
-    assert!(lines.iter().all(|l| *l == 10), "{lines:?}");
+    assert!(lines.iter().all(|l| *l == LOOP_LINE), "{lines:?}");
     assert!(t.spans().iter().any(|s| s.phase == Some(Phase::Backward)), "{t}");
     assert!(t.spans().iter().any(|s| s.activity == Activity::Wait), "devices wait for one another: {t}");
     // The gradient's sum over devices.
@@ -81,7 +83,8 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
     let (_, t) = timed(Threads)?;
     let text = t.to_string();
     assert!(
-        text.starts_with("engine threads, 4 devices\n") && text.contains("tests/timeline.rs:10"),
+        text.starts_with("engine threads, 4 devices\n")
+            && text.contains(&format!("tests/timeline.rs:{LOOP_LINE}")),
         "{text}"
     );
     let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("it is JSON");
@@ -95,7 +98,9 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
     assert!(events.contains("\"args\": {\"name\": \"device 3\"}"), "{events}");
     let page = t.to_html("https://example.org/");
     assert!(
-        page.contains("<a href=\"https://example.org/tests/timeline.rs#L10\">tests/timeline.rs:10</a>"),
+        page.contains(&format!(
+            "<a href=\"https://example.org/tests/timeline.rs#L{LOOP_LINE}\">tests/timeline.rs:{LOOP_LINE}</a>"
+        )),
         "{page}"
     );
     Ok(())
