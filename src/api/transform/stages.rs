@@ -320,8 +320,9 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
     /// Runs the function and returns its results with a timeline of the run.
     ///
     /// The timeline has every kernel, with its operation and source location, and the time spent
-    /// waiting for others: one track per device on the engine [`Threads`](crate::EngineKind::Threads), one
-    /// per worker on [`Lockstep`](crate::EngineKind::Lockstep). Ordinary calls do not read the clock.
+    /// waiting for others. It has one track per device on the engine
+    /// [`Threads`](crate::EngineKind::Threads), and one per worker on
+    /// [`Lockstep`](crate::EngineKind::Lockstep). Ordinary calls do not read the clock.
     ///
     /// # Errors
     /// Returns the errors of [`call`](Compiled::call), and [`ErrorKind::Unsupported`] if the engine
