@@ -20,8 +20,9 @@ struct Sent {
     reduces: Option<Reducer>,
     /// For a fetch, the value that is fetched; for a reduction, its result.
     value: Slot,
-    /// True if the blocks of that value differ in size: then a block of all of its axes need not be
-    /// within the block of the first ones, and messages cross these, too.
+    /// True if the blocks of that value, or those that its readers compute, differ in size. Then a
+    /// block of all axes need not be within the block of the first ones, and messages cross these,
+    /// too.
     uneven: bool,
 }
 
@@ -89,11 +90,24 @@ fn count(p: &SpmdProgram, path: &[(usize, usize)], times: (u64, bool), out: &mut
         }
         if sent.all() > 0 {
             let value = &p.slots[sent.value];
-            let dims = value.layout.dims.iter().zip(&value.shape[..]);
-            sent.uneven = dims.into_iter().any(|(dim, size)| !size.is_multiple_of(dim.num_shards()));
+            sent.uneven = is_uneven(&value.layout.dims, &value.shape[..]) || reader_is_uneven(p, step);
             out.push(sent);
         }
     }
+}
+
+/// Returns true if the shards of a dimension differ in size.
+fn is_uneven(dims: &[DimLayout], sizes: &[usize]) -> bool {
+    dims.iter().zip(sizes).any(|(dim, size)| !size.is_multiple_of(dim.num_shards()))
+}
+
+/// Returns true if the step fetches for a loop nest whose loops are split unevenly.
+fn reader_is_uneven(p: &SpmdProgram, step: &Step) -> bool {
+    let Step::Fetch { requests, .. } = step else { return false };
+    requests.iter().any(|r| match &p.steps[r.consumer_step] {
+        Step::Local { nest, layout, .. } => is_uneven(layout, &nest.extents),
+        _ => false,
+    })
 }
 
 fn volume(region: &[(i64, i64)]) -> u64 {

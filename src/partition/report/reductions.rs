@@ -48,15 +48,7 @@ impl Classifier<'_> {
         let finds = self
             .producer(src)
             .is_some_and(|k| p.steps[k].loop_nest().is_some_and(|s| s.compute.has_single_owner()));
-        let (what, how) = match combine {
-            _ if finds => ("the elements that each device holds are", "put together"),
-            Reducer::Add => ("partial sums are", "added"),
-            Reducer::Mul => ("partial products are", "multiplied"),
-            Reducer::Max => ("the largest elements of the partial values are", "compared"),
-            Reducer::Min => ("the smallest elements of the partial values are", "compared"),
-            Reducer::And | Reducer::Or => ("partial results are", "combined"),
-            Reducer::AssumeEqual => ("one of them is", "sent"),
-        };
+        let (what, how) = describe_combination(combine, finds);
         let ending = match (combine, scattered) {
             (Reducer::AssumeEqual, _) => "where another block of it is read",
             (_, true) => "and each device keeps its block",
@@ -74,6 +66,7 @@ impl Classifier<'_> {
             },
             axes,
         );
+        axes_named.extend_unique(&self.gathered_axes(out, end));
         if let Some((asked, over)) = &self.infos[k].user_collective
             && matches!(asked, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
         {
@@ -99,6 +92,16 @@ impl Classifier<'_> {
             hoisted_from: before,
             ..new_collective(k, (kind, axes_named), &c, size, &seen, why, reason)
         })
+    }
+
+    /// Returns the axes along which the second half of an all-reduce gathers blocks of `out`, of
+    /// which
+    /// `end` has larger ones.
+    fn gathered_axes(&self, out: Slot, end: Slot) -> Axes {
+        let dims = |s: Slot| self.p.slots[s].layout.dims.iter().flat_map(|l| &l.sub_axes);
+        let gathered: Vec<SubAxis> =
+            dims(out).filter(|a| !dims(end).any(|b| a.overlaps(*b))).copied().collect();
+        touched_axes_of(self.mesh(), &gathered)
     }
 
     /// Extends the report entry of a small reduction to all reductions in its exchange.
@@ -178,5 +181,19 @@ impl Classifier<'_> {
             }
             Some(_) | None => format!("the value is unreduced over {axes}"),
         }
+    }
+}
+
+/// Says of which values a reduction consists, and what happens to them. `finds` is true if one
+/// device has each element and the others have neutral ones.
+fn describe_combination(combine: Reducer, finds: bool) -> (&'static str, &'static str) {
+    match combine {
+        _ if finds => ("the elements that each device holds are", "put together"),
+        Reducer::Add => ("partial sums are", "added"),
+        Reducer::Mul => ("partial products are", "multiplied"),
+        Reducer::Max => ("the largest elements of the partial values are", "compared"),
+        Reducer::Min => ("the smallest elements of the partial values are", "compared"),
+        Reducer::And | Reducer::Or => ("partial results are", "combined"),
+        Reducer::AssumeEqual => ("one of them is", "sent"),
     }
 }
