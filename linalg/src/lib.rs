@@ -55,9 +55,10 @@ pub trait Real: Copy + Default + Send + Sync + 'static {
     /// Returns the LU factorisation of an m×n matrix with partial pivoting.
     /// The pivot is the element with the maximum modulus; ties go to the first one.
     fn lu(a: &[Self], m: usize, n: usize) -> Lu<Self>;
-    /// Solves a·x = b or aᵀ·x = b, where b has k columns. If `a` is singular, x is not finite.
+    /// Solves a·x = b or aᵀ·x = b, where b has k columns. If a pivot is exactly
+    /// 0, x has infinities or NaN.
     fn solve(a: &[Self], n: usize, transposed: bool, b: &[Self], k: usize) -> Vec<Self>;
-    /// Returns the inverse. If the matrix is singular, the result is not finite.
+    /// Returns the inverse. If a pivot is exactly 0, it has infinities or NaN.
     fn inv(a: &[Self], n: usize) -> Vec<Self>;
     /// Returns the determinant.
     fn det(a: &[Self], n: usize) -> Self;

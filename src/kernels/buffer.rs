@@ -10,7 +10,7 @@
 //! without a lock.
 //!
 //! Under a sanitizer, nothing is pooled: each buffer is an allocation of exactly its size, which
-//! ends when the buffer is dropped.
+//! is freed when the buffer is dropped.
 
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::Element;

@@ -27,7 +27,8 @@ pub enum State {
     /// The value has been reduced over the axis.
     Reduced,
 }
-/// The slot of one axis in a set.
+/// The state of a value along one mesh axis, as a type: [`Invariant`], the axis itself (the value
+/// varies over it), [`Unreduced`] or [`Reduced`].
 pub trait AxisSlot: 'static {
     /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;

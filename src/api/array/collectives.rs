@@ -59,7 +59,8 @@ impl CollectiveDim {
     pub fn stacked(dim: i32) -> CollectiveDim {
         CollectiveDim { dim, tiled: false, result: AllGatherTo::Varying }
     }
-    /// Types the result of `all_gather` as invarying: equal on all devices along the axes.
+    /// Gives the result of `all_gather` an invarying type: it is equal on all devices along the
+    /// axes.
     pub fn invarying(self) -> CollectiveDim {
         CollectiveDim { result: AllGatherTo::Invarying, ..self }
     }
@@ -81,7 +82,7 @@ pub struct AllToAll {
     tiled: bool,
 }
 impl AllToAll {
-    /// Starts an all-to-all that splits dimension `dim` into one piece per device.
+    /// Describes an all-to-all that splits dimension `dim` into one piece per device.
     ///
     /// Complete it with [`AllToAllSplit::concat`] or [`AllToAllSplit::stack`].
     ///

@@ -1,7 +1,7 @@
 //! Elementwise functions, comparisons, selection and type conversion.
 //!
-//! Operands broadcast as in NumPy. Scalar operands are weakly typed: they take the element type of
-//! the array they are combined with.
+//! Operands broadcast as in NumPy. Operands that are Rust numbers are weakly typed: they take
+//! the element type of the array they are combined with.
 
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};

@@ -75,7 +75,8 @@ impl From<Vec<DimIndex>> for Index {
     }
 }
 impl DimIndex {
-    /// Creates the entry `start..stop;step`.
+    /// Creates the index entry `start..stop;step`; a bound that is `None` is the end of the
+    /// dimension.
     ///
     /// Negative ends count from the end, and a negative step reverses the order.
     pub fn range(start: Option<i64>, stop: Option<i64>, step: Option<i64>) -> DimIndex {

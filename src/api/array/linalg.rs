@@ -143,9 +143,9 @@ impl Array {
     }
     /// Solves a·x = b for x, where this array is a, by LU factorization with partial pivoting.
     ///
-    /// b has the same batch dimensions; for a single matrix it may also be a vector. If a is
-    /// singular, x is not finite. Batch dimensions of both arrays must be sharded the same way; see
-    /// [`cholesky`](Array::cholesky).
+    /// b has the same batch dimensions; for a single matrix it may also be a vector. If a
+    /// pivot of a is exactly 0, x has infinities or NaN. Batch dimensions of both arrays must be
+    /// sharded the same way; see [`cholesky`](Array::cholesky).
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -170,7 +170,10 @@ impl Array {
             apply1(prim, &[self.into(), column.into()], call).squeeze_at(&[1], call)
         })
     }
-    /// Returns the inverses of square matrices; the inverse of a singular matrix is not finite.
+    /// Returns the inverses of square matrices.
+    ///
+    /// If a pivot is exactly 0, the result has infinities or NaN. Rounding can hide that a matrix
+    /// is singular; then the elements are finite and large.
     ///
     /// To solve a linear system, [`solve`](Array::solve) is faster and more accurate. See
     /// [`cholesky`](Array::cholesky) for element types and shardings.

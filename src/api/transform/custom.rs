@@ -165,7 +165,7 @@ impl CustomOp {
         }
         self
     }
-    /// Declares all results as sums over these letters.
+    /// Declares that every result is a sum over these subscript letters.
     ///
     /// Each letter must be in an operand and in no result. The kernel may be called on a block of
     /// these dimensions, and the results of the blocks are added. The dimensions may therefore be

@@ -1,4 +1,4 @@
-//! Trees in directories: one `.npy` file for each array, named by its path.
+//! Saves and loads trees as directories, with one `.npy` file for each array, named by its path.
 
 use super::{Path as TreePath, Tree};
 use crate::api::array::{Array, atomic_file, npy};

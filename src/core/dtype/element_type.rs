@@ -55,7 +55,7 @@ impl DType {
     pub fn all() -> impl Iterator<Item = DType> {
         DTYPE_TABLE.iter().map(|n| n.0)
     }
-    /// Returns the name that types print: `float32`.
+    /// Returns the long name, as printed types show it: `float32`.
     pub fn name(self) -> &'static str {
         DTYPE_TABLE[self as usize].1
     }

@@ -122,7 +122,7 @@ impl fmt::Debug for Sharding {
 }
 
 impl Spec {
-    /// Returns this spec with its two sets in the mesh's order.
+    /// Returns this spec with its unreduced and reduced axes in the order of the mesh.
     pub fn in_order(self, mesh: &Mesh) -> Spec {
         self.with_sets(mesh.in_order(self.unreduced_axes()), mesh.in_order(self.reduced_axes()))
     }

@@ -1,8 +1,9 @@
 //! Passes 2 and 3: fuses operations, and decides which values are in memory.
 //!
-//! Operations are visited in order. An elementwise operation joins the group of the highest level
-//! that it reads at its own index (up to a constant shift), if its other operands are ready before
-//! that group. A reduction absorbs the elementwise groups that only it reads. The level of a group
+//! Operations are visited in order. An elementwise operation joins a group whose value it reads
+//! element by element (at the same index, up to a constant shift), if its other operands are
+//! computed before that group. Of several such groups it joins the one with the highest level. A
+//! reduction absorbs the elementwise groups that only it reads. The level of a group
 //! is the length of the longest chain of dependencies that leads to it, so groups of one level are
 //! independent.
 

@@ -443,7 +443,8 @@ impl RowStage {
         // each partial sum has a cache line
         let at = |k: usize| sums.wrapping_add(k * kernels::CACHE_LINE_BYTES);
         // SAFETY: the operands are valid for the row, and `sums` points to an accumulator (caller
-        // contract). Each partial sum takes one cache line of it; even 2^63 units need only 64.
+        // contract). Each partial sum takes one cache line of it; even 2^63 units need only 64
+        // partial sums.
         unsafe {
             if left <= self.tile_elements || self.any_length {
                 return self.reduce_tile(now, left, dst);

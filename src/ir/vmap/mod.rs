@@ -2,10 +2,10 @@
 //!
 //! Every value that depends on a mapped input gets a batch dimension in front; all other values
 //! stay as they are. Each primitive has a rule that applies it to the whole batch
-//! ([`Primitive::vmap`](crate::ir::program::Primitive::vmap)): in its factors, the batch is one
-//! more loop of each mapped operand and each result. This module does the work that all primitives
-//! share: it adds the batch dimension to operands that need it, and moves the batch dimension of
-//! results to the front.
+//! ([`Primitive::vmap`](crate::ir::program::Primitive::vmap)): the batch becomes one more loop
+//! in its `Factors`, which all mapped operands and all results share. This module does the work
+//! that all primitives share: it adds the batch dimension to operands that need it, and moves the
+//! batch dimension of results to the front.
 //!
 //! The batch dimension is sharded over the mesh axes that shard the mapped dimensions. Every
 //! batched value is sharded over these axes, and no unbatched value may use them.

@@ -3,9 +3,9 @@
 //! Each equation applies its factors (`Factors`) in both directions: the sharding of a loop in one
 //! operand or result may be adopted by the others. Equations are applied in five priority levels:
 //! elementwise operations and views come first, and broadcasts from operand to result come last
-//! (see `rule`). Within a level, equations are applied by distance from the inputs, until nothing
-//! changes. Equations at the same distance see the same state, so that the result depends neither
-//! on the order of equations nor on that of commutative operands.
+//! (see `rule`). Within a level, equations are applied in the order of their distance from the
+//! inputs, repeatedly, until nothing changes. Equations at the same distance see the same state, so
+//! that the result depends neither on the order of equations nor on that of commutative operands.
 //!
 //! Dimensions are only ever split further. Propagation therefore always succeeds, and its cost
 //! depends on the program and not on the number of devices. Explicit axes are fixed; auto axes are

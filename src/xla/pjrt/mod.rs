@@ -3,8 +3,8 @@
 //! A plugin is a shared library that the XLA project or a device vendor builds. The environment
 //! variable `ATMESH_PJRT_PLUGIN` names its file. A [`Client`] gives access to the plugin's devices:
 //! it compiles the text of a module for several of them, copies blocks of elements to a device, and
-//! returns results device by device. The interface is that of `pjrt_c_api.h`, versions 0.x, from
-//! 2023 on.
+//! returns results device by device. Plugins must implement the PJRT C API (`pjrt_c_api.h`),
+//! versions 0.x from 2023 on.
 //!
 //! ```
 //! use atmesh::pjrt::Client;

@@ -51,7 +51,9 @@ pub fn auto_axes_over<A: Args, R: Output>(
     auto(Some(axes.into()), args.into_tree(), out, &|x| f(x).into_result(), CallSite::here("auto_axes"))
 }
 
-/// Runs `f` in a region where auto axes are explicit; `specs` shards the arguments inside.
+/// Runs `f` in a region where auto axes are explicit.
+///
+/// `specs` gives the shardings of the arguments in the region.
 ///
 /// Outside of the region the axes are auto again. Captured values are unsharded over these axes
 /// inside; pass a value as an argument to shard it.

@@ -151,7 +151,8 @@ impl RowFusionKernel {
         if let (true, Some(FusedStage::Scatter(p)), false) =
             (self.sorts_updates, self.stages.last(), size_optimized!())
         {
-            // SAFETY: the caller upholds the contract for the result rows of this task.
+            // SAFETY: the values that this task accesses are valid (caller contract of `run`), and
+            // `task_rows` gives the result rows of this task only.
             return unsafe { self.run_sorted(p, p.task_rows(i, chunks), base, scratch) };
         }
         let (whole, most) = (self.rows_per_unit(), self.num_units());
@@ -234,7 +235,8 @@ impl RowFusionKernel {
         base: &mut [*mut u8],
         scratch: &mut Scratch,
     ) {
-        // SAFETY: the caller upholds the contract of `run`.
+        // SAFETY: `base` points to the values that this task accesses (caller contract, as for
+        // `run`).
         let n = unsafe { p.max_updates(rows, base) };
         // the indices of a batch, and then the order of updates, come after the scratch buffers
         let (numbers, order) =

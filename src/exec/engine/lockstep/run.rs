@@ -306,8 +306,8 @@ impl Runner<'_> {
             for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
                 base[*inner as usize] = base[c.body_out as usize];
             }
-            // SAFETY: `base` is valid (caller contract); the condition has `test_elements` bools, and
-            // they are written again only after a barrier
+            // SAFETY: `base` is valid (caller contract); the condition has `test_elements` bools,
+            // and they are written again only after a barrier
             let go = unsafe {
                 self.run_plan(&w.cond, base)?;
                 std::slice::from_raw_parts(base[w.test as usize], w.test_elements).iter().any(|b| *b != 0)
@@ -370,7 +370,8 @@ impl Runner<'_> {
         for (outer, inner) in &b.wires[k] {
             base[*inner as usize] = base[*outer as usize];
         }
-        // SAFETY: `base` is valid (caller contract)
+        // SAFETY: `base` has a valid pointer for each slot (caller contract), and the inputs of the
+        // arm have just been set.
         unsafe { self.run_plan(&b.arms[k], base) }
     }
 }

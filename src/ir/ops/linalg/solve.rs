@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// The solution x of a·x = b, or of aᵀ·x = b if `transposed` is true: `solve{transposed}`.
 ///
-/// The operands are a and b. The result is not finite if a is singular.
+/// The operands are a and b. If a pivot of a is exactly 0, the result has infinities or
+/// NaN.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Solve {
     /// If true, the system is aᵀ·x = b.
@@ -20,7 +21,7 @@ pub struct Solve {
 
 /// Computes inverses: `inv`.
 ///
-/// The inverse of a singular matrix is not finite.
+/// If a pivot is exactly 0, the result has infinities or NaN.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inv;
 

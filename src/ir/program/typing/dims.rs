@@ -1,4 +1,4 @@
-//! The entries of a result: the axes that split each dimension.
+//! Infers the entries of a spec of a result: the axes that split each of its dimensions.
 //!
 //! If the rules do not determine an entry, typing returns an error that lists the choices.
 
