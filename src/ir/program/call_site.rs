@@ -13,8 +13,8 @@ pub struct CallSite<'a> {
     pub op: &'static str,
     /// The source location of the call.
     pub location: SourceLocation,
-    /// The source text of the call in the form that requests an output sharding, which `{}` stands
-    /// for.
+    /// The source text of the call in the form that requests an output sharding; `{}` is its
+    /// placeholder.
     /// If it is `None`, help texts show `op_to(…, {})` instead.
     explicit_form: Option<ExplicitForm<'a>>,
     /// The relation of the applied operation's result to the call's result.
