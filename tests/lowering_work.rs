@@ -1,6 +1,5 @@
 //! The work of the partitioner grows with n·log n in rows, columns and pieces, and at most threefold
-//! for each further mesh axis, apart from small numbers. It is counted in boxes, progressions and
-//! candidates, not in seconds.
+//! for each further mesh axis. It is counted in boxes, progressions and candidates, not in seconds.
 
 use atmesh::partition::take_work;
 use atmesh::prelude::*;
@@ -93,9 +92,6 @@ const BY_PIECES: Cases<'static> = &[
     ("stack", stacked, 150.0),
 ];
 
-/// The number of boxes and candidates below which the growth with a further axis is not checked.
-const SMALL_WORK: u64 = 200;
-
 /// Checks the work of programs of these sizes on meshes of one to three axes.
 fn check(programs: Cases<'_>, sizes: &[usize]) -> Result<()> {
     let mut wrong = Vec::new();
@@ -111,7 +107,7 @@ fn check(programs: Cases<'_>, sizes: &[usize]) -> Result<()> {
                 mesh.axis_names().len()
             );
             println!("{line}");
-            if each > *most || work > 3 * before.max(SMALL_WORK) {
+            if each > *most || work > 3 * before {
                 wrong.push(line);
             }
             before = work;

@@ -192,8 +192,8 @@ pub(crate) fn with_outputs<'a>(
 pub(crate) fn catch_panics(kernel: &dyn RowKernel, code: impl FnOnce()) {
     let _mark = KernelMark(RUNS_KERNEL.replace(true));
     let _mode = FlushMode::off();
-    let Err(said) = catch_user_panic(code) else { return };
-    let text = format!("the row kernel {:?} panicked: {said}", kernel.key());
+    let Err(message) = catch_user_panic(code) else { return };
+    let text = format!("the row kernel {:?} panicked: {message}", kernel.key());
     resume_unwind(Box::new(Fault::new(ErrorKind::User, text)));
 }
 

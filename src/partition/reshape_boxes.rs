@@ -193,7 +193,7 @@ fn row_boxes(to: &[usize], from: &[usize], b: &[Interval], exact: &mut bool) -> 
 mod tests {
     use super::*;
     use crate::partition::boxes::{for_each_index, full, linear_index, volume};
-    use crate::partition::strided_box::{expanded, union_volume};
+    use crate::partition::strided_box::{expand_boxes, union_volume};
     use std::collections::BTreeSet;
 
     fn linear(shape: &[usize], list: &[Region]) -> Vec<usize> {
@@ -231,7 +231,7 @@ mod tests {
                     let (mut found, mut exact) = (Vec::new(), true);
                     reshape_boxes(to, from, &b, &mut found, &mut exact);
                     let mut regions = Vec::new();
-                    expanded(&found, &mut regions);
+                    expand_boxes(&found, &mut regions);
                     let (read, wanted) = (linear(from, &regions), linear(to, std::slice::from_ref(&b)));
                     assert!(exact && read.len() == wanted.len(), "{to:?} of {from:?}, {b:?}: {found:?}");
                     let [read, wanted] = [read, wanted].map(BTreeSet::from_iter);

@@ -80,7 +80,7 @@ pub(crate) fn strided(b: &[Interval]) -> Option<StridedBox> {
 }
 
 /// Appends a box for each combination of intervals of strided boxes.
-pub(crate) fn expanded(boxes: &[StridedBox], out: &mut Vec<Region>) {
+pub(crate) fn expand_boxes(boxes: &[StridedBox], out: &mut Vec<Region>) {
     for b in boxes.iter().filter(|b| b.iter().all(|s| !s.is_empty())) {
         let mut list = vec![Region::with_capacity(b.len())];
         for set in b {
@@ -132,7 +132,7 @@ impl Layout {
     pub(crate) fn other_holders(&self, position: usize, boxes: &[StridedBox]) -> BTreeSet<usize> {
         let ranks: BTreeSet<StridedBox> = boxes.iter().map(|b| self.ranks_of_box(b)).collect();
         let (mut cells, mut found) = (Vec::new(), BTreeSet::new());
-        expanded(&ranks.into_iter().collect::<Vec<_>>(), &mut cells);
+        expand_boxes(&ranks.into_iter().collect::<Vec<_>>(), &mut cells);
         for cell in &cells {
             for_each_index(cell, |r| {
                 let nearest = |p, (d, r): (&DimLayout, &i64)| d.nearest_position(p, *r as usize);
@@ -343,7 +343,7 @@ mod tests {
                 .collect();
             let mut counted = BTreeSet::new();
             let mut regions = Vec::new();
-            expanded(&boxes, &mut regions);
+            expand_boxes(&boxes, &mut regions);
             for r in &regions {
                 for_each_index(r, |i| {
                     counted.insert(i.to_vec());

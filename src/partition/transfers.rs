@@ -10,7 +10,7 @@ use crate::partition::access::access_sets;
 use crate::partition::boxes::{Region, loop_box, take_missing};
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step};
-use crate::partition::strided_box::{StridedBox, expanded};
+use crate::partition::strided_box::{StridedBox, expand_boxes};
 
 /// A box of a stored value that one device receives from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl SpmdProgram {
     pub fn missing_regions(&self, src: Slot, requests: &[FetchRequest], position: usize) -> Vec<Region> {
         let stored = &self.slots[src];
         let mut requested = Vec::new();
-        expanded(&self.requested_boxes(src, requests, position).0, &mut requested);
+        expand_boxes(&self.requested_boxes(src, requests, position).0, &mut requested);
         let mut held = vec![stored.layout.region(&stored.shape, position)];
         take_missing(requested, &mut held)
     }

@@ -31,7 +31,8 @@ pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// Runs a law on `cases` cases, on `LAWS_CASES` cases, or for `LAWS_SECONDS` seconds. Each case is identified by its seed.
+/// Runs a law on `cases` cases, on `LAWS_CASES` cases, or for `LAWS_SECONDS` seconds.
+/// Each case is identified by its seed.
 /// `case` returns the faults.
 pub(crate) fn law(cases: u64, case: impl Fn(u64) -> Vec<String>) {
     let first = set("LAWS_SEED").unwrap_or(1);

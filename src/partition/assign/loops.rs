@@ -12,7 +12,7 @@
 //! ([`TransferPrices`]).
 
 use super::candidates::{combined_layout, loop_layout, split_options};
-use super::reads::{MAX_NEAR_READS, Reads};
+use super::reads::{MAX_NEAR_READS, ReadNeighbours};
 use super::reduction::{elements_moved, reduction_plan};
 use super::region_graph::follows_result;
 use super::scatter;
@@ -76,7 +76,7 @@ pub(super) fn assign_loops(d: &Draft, entries: &[Candidate]) -> Assignment {
         Candidate::Free(FreeStep { fixed_loops: Some(loops), .. }) => loops.clone(),
         _ => Vec::new(),
     };
-    let reads = Reads::new(d, nests(entries));
+    let reads = ReadNeighbours::new(d, nests(entries));
     let first = Iteration::new(d, entries, &reads, entries.iter().map(known).collect());
     iterate(first, vec![true; entries.len()])
 }
@@ -89,7 +89,7 @@ pub(super) fn refine_loops(
     loops: Vec<Vec<DimLayout>>,
     due: Vec<bool>,
 ) -> Assignment {
-    let reads = Reads::new(d, nests(entries));
+    let reads = ReadNeighbours::new(d, nests(entries));
     let mut first = Iteration::new(d, entries, &reads, loops);
     first.local_search = true;
     iterate(first, due)
@@ -151,7 +151,7 @@ struct SharedRequest<'a> {
 struct Iteration<'a> {
     d: &'a Draft,
     candidates: &'a [Candidate],
-    reads: &'a Reads,
+    reads: &'a ReadNeighbours,
     loops: Vec<Vec<DimLayout>>,
     /// For each partial scatter, the layout in which its operand is read.
     scatter_layouts: Vec<Option<Vec<DimLayout>>>,
@@ -165,7 +165,7 @@ impl<'a> Iteration<'a> {
     fn new(
         d: &'a Draft,
         entries: &'a [Candidate],
-        reads: &'a Reads,
+        reads: &'a ReadNeighbours,
         loops: Vec<Vec<DimLayout>>,
     ) -> Iteration<'a> {
         let base = |(e, loops): (&Candidate, &Vec<DimLayout>)| match e {

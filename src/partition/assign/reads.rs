@@ -13,18 +13,17 @@ use crate::partition::draft::Draft;
 use crate::partition::program::Slot;
 use crate::partition::work;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The number of reads of a value up to which all are compared.
 const MAX_COMPARED_READS: usize = 8;
 /// The maximum number of reads that one read is compared with.
 pub(super) const MAX_NEAR_READS: usize = 256;
 
-/// The reads of all values by the candidates.
-pub(super) struct Reads {
-    /// The reads of each value.
-    /// `None` if there are few, which are all near each other.
-    slots: Vec<Option<SlotReads>>,
+/// The reads of all values by the candidates, with those that are near each other.
+pub(super) struct ReadNeighbours {
+    /// The reads of each value that has many. If there are few, all are near each other.
+    slots: HashMap<Slot, SlotReads>,
     /// The accesses of many values.
     pub(super) projections: Projections,
 }
@@ -43,32 +42,39 @@ struct SlotReads {
     group: Vec<usize>,
 }
 
-impl Reads {
+impl ReadNeighbours {
     /// Finds the reads of all values.
-    pub(super) fn new<'a>(d: &Draft, nests: impl Iterator<Item = (usize, &'a LoopNest)>) -> Reads {
+    pub(super) fn new<'a>(d: &Draft, nests: impl Iterator<Item = (usize, &'a LoopNest)>) -> ReadNeighbours {
         let nests: Vec<(usize, &LoopNest)> = nests.collect();
         let projections = Projections::new(nests.iter().copied());
-        let mut reads: Vec<Vec<(usize, &LoopNest, usize)>> = vec![Vec::new(); d.slots.len()];
-        for (k, nest) in nests {
-            for (access, r) in nest.accesses.iter().enumerate() {
-                r.sources().into_iter().for_each(|src| reads[src].push((k, nest, access)));
-            }
+        let mut counts = vec![0; d.slots.len()];
+        for src in nests.iter().flat_map(|(_, nest)| &nest.accesses).flat_map(|r| r.sources()) {
+            counts[src] += 1;
         }
-        let of = |(slot, list): (Slot, Vec<(usize, &LoopNest, usize)>)| {
-            let many = list.len() > MAX_COMPARED_READS;
-            many.then(|| SlotReads::new(slot, &d.slots[slot].shape, &list, &projections))
-        };
-        let slots = reads.into_iter().enumerate().map(of).collect();
-        Reads { slots, projections }
+        let mut slots = HashMap::new();
+        if counts.iter().any(|n| *n > MAX_COMPARED_READS) {
+            let mut reads: BTreeMap<Slot, Vec<(usize, &LoopNest, usize)>> = BTreeMap::new();
+            for (k, nest) in nests {
+                for (access, r) in nest.accesses.iter().enumerate() {
+                    let many = r.sources().into_iter().filter(|src| counts[*src] > MAX_COMPARED_READS);
+                    many.for_each(|src| reads.entry(src).or_default().push((k, nest, access)));
+                }
+            }
+            let of = |(slot, list): (&Slot, &Vec<_>)| {
+                (*slot, SlotReads::new(*slot, &d.slots[*slot].shape, list, &projections))
+            };
+            slots = reads.iter().map(of).collect();
+        }
+        ReadNeighbours { slots, projections }
     }
     /// Returns the node of a read, 0 if the value has few reads.
     pub(super) fn node(&self, src: Slot, read: (usize, usize)) -> usize {
-        self.slots[src].as_ref().and_then(|s| s.node_of.get(&read).copied()).unwrap_or(0)
+        self.slots.get(&src).and_then(|s| s.node_of.get(&read).copied()).unwrap_or(0)
     }
     /// Returns the nodes near the reads of a candidate.
     /// `None` if all are, because the value has few reads.
     pub(super) fn near(&self, src: Slot, candidate: usize) -> Option<Vec<usize>> {
-        let reads = self.slots[src].as_ref()?;
+        let reads = self.slots.get(&src)?;
         let own = reads.nodes_of.get(&candidate).into_iter().flatten();
         let mut near: Vec<usize> = own.flat_map(|n| reads.near[*n].iter().copied()).collect();
         near.sort_unstable();
@@ -77,7 +83,7 @@ impl Reads {
     }
     /// Returns the group of a node. Nodes of different groups cover no common element.
     pub(super) fn group(&self, src: Slot, node: usize) -> usize {
-        self.slots[src].as_ref().map_or(0, |s| s.group[node])
+        self.slots.get(&src).map_or(0, |s| s.group[node])
     }
 }
 

@@ -16,7 +16,9 @@ use crate::partition::cost::transfer::TransferCost;
 use crate::partition::draft::{FusedView, StepInfo, UserExchange};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
-use crate::partition::report::sampling::{Receipt, ReceiveSample, ReceiveSampler, fetch_sample};
+use crate::partition::report::sampling::{
+    Receipt, ReceiveSample, ReceiveSampler, fetch_sample, received_elements,
+};
 
 /// Lists the collectives of a program and its nested programs, and computes the peak memory.
 pub(crate) fn list_collectives(
@@ -249,11 +251,10 @@ impl Classifier<'_> {
         let asks = note.constrained || note.requested && copies();
         // messages may be along fewer axes than those over which blocks differ
         let moved = |along: SubAxes| -> SubAxes {
-            let differing = if seen.messages_exact {
-                differing_axes(self.mesh(), seen.receipts(query))
-            } else {
-                along.clone()
-            };
+            if along.len() < 2 || !seen.messages_exact {
+                return along;
+            }
+            let differing = differing_axes(self.mesh(), seen.receipts(query));
             along.into_iter().filter(|a| differing.iter().any(|b| a.overlaps(*b))).collect()
         };
         let mut names: Vec<Classification> = Vec::new();
@@ -279,7 +280,7 @@ impl Classifier<'_> {
         let axes = touched_axes_of(self.mesh(), &sub_axis_list);
         let is_full = |r: &Receipt| {
             let block = |from| volume(&stored.layout.region(&stored.shape, from));
-            r.senders.first().is_none_or(|from| r.elements == block(*from))
+            r.senders.first().is_none_or(|from| received_elements(query, r.device) == block(*from))
         };
         if seen.max_senders <= 1 && looked.iter().all(is_full) {
             let reason = format!("{op} reads blocks of other devices along {axes}");

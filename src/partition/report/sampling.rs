@@ -25,38 +25,42 @@ pub(crate) struct ReceiveSample {
     pub(crate) messages_exact: bool,
     /// The maximum number of devices that one sampled device receives from.
     pub(crate) max_senders: usize,
-    /// What each sampled device receives.
-    /// Computed on demand, as few classifications need it.
+    /// From which devices each sampled device receives.
+    /// For a sample of many devices it is computed on demand, as few classifications need it.
     receipts: OnceCell<Vec<Receipt>>,
 }
 
-/// What one device receives in a fetch.
+/// From which devices one device receives in a fetch.
 pub(crate) struct Receipt {
     /// The position of the device.
     pub(crate) device: usize,
     /// The positions of the devices that it receives from.
     pub(crate) senders: Vec<usize>,
-    /// The number of elements that it receives.
-    pub(crate) elements: i64,
 }
 
 impl ReceiveSample {
     fn new(messages: u64, messages_exact: bool, max_senders: usize) -> ReceiveSample {
         ReceiveSample { messages, messages_exact, max_senders, receipts: OnceCell::new() }
     }
-    /// Returns what the sampled devices receive in a fetch.
+    /// Returns from which devices the sampled devices receive in a fetch.
     pub(crate) fn receipts(&self, fetch: &FetchQuery) -> &[Receipt] {
-        self.receipts.get_or_init(|| {
-            let stored = fetch.stored;
-            let of = |device: usize| {
-                let boxes = fetch.requested(device).0;
-                let held = stored.layout.region(&stored.shape, device);
-                let senders = stored.layout.other_holders(device, &boxes).into_iter().collect();
-                Receipt { device, senders, elements: missing_volume(&boxes, &held).elements }
-            };
-            sampled_devices(fetch.devices).into_iter().map(of).collect()
-        })
+        self.receipts.get_or_init(|| receipts(fetch))
     }
+}
+
+/// Finds from which devices the sampled devices receive in a fetch.
+fn receipts(fetch: &FetchQuery) -> Vec<Receipt> {
+    let of = |device: usize| {
+        let senders = fetch.stored.layout.other_holders(device, &fetch.requested(device).0);
+        Receipt { device, senders: senders.into_iter().collect() }
+    };
+    sampled_devices(fetch.devices).into_iter().map(of).collect()
+}
+
+/// Returns the number of elements that a device receives in a fetch.
+pub(crate) fn received_elements(fetch: &FetchQuery, device: usize) -> i64 {
+    let held = fetch.stored.layout.region(&fetch.stored.shape, device);
+    missing_volume(&fetch.requested(device).0, &held).elements
 }
 
 /// Returns all of `n` devices, or an evenly spaced sample including the first and last.
@@ -78,8 +82,13 @@ fn count_messages(n: usize, of: impl Fn(usize) -> usize) -> ReceiveSample {
 
 /// Samples how many devices each device receives from in a fetch.
 pub(crate) fn fetch_sample(fetch: &FetchQuery) -> ReceiveSample {
-    let of = |device| fetch.stored.layout.num_other_holders(device, &fetch.requested(device).0);
-    count_messages(fetch.devices, of)
+    if fetch.devices > MAX_COUNTED_DEVICES {
+        let of = |device| fetch.stored.layout.num_other_holders(device, &fetch.requested(device).0);
+        return count_messages(fetch.devices, of);
+    }
+    let receipts = receipts(fetch);
+    let sample = count_messages(fetch.devices, |device| receipts[device].senders.len());
+    ReceiveSample { receipts: receipts.into(), ..sample }
 }
 
 /// Samples what devices receive in the steps of a program.

@@ -46,8 +46,8 @@ fn changed_at(body: &Program, result: usize, kind: ErrorKind) -> Option<SourceLo
     at.location
 }
 
-/// The call of a loop, and the first part of the paths of the leaves that the loop adds to the
-/// user's carry, if it adds any: the carry is then a pair of them and the user's tree.
+/// The call of a loop, and the index of the leaf that the loop adds to the carry, such as its
+/// counter. If it adds one, the carry is a pair of this leaf and the user's tree.
 pub(crate) type CarryNames<'a> = (CallSite<'a>, Option<usize>);
 
 /// Returns the name of a carry, as the user wrote it.

@@ -163,8 +163,8 @@ impl CustomRowKernel {
         let unwritten: Vec<_> = results.iter().map(RowOutput::unwritten_flag).collect();
         let missing = |k: &usize| unwritten[*k].get() && !self.result_rows[*k].1.contains(&0);
         let fault = match catch_user_panic(|| kernel(operands, results)) {
-            Err(said) => user_fault(format!("the kernel of {name} panicked: {said}")),
-            Ok(Err(said)) => user_fault(format!("the kernel of {name} failed: {said}")),
+            Err(message) => user_fault(format!("the kernel of {name} panicked: {message}")),
+            Ok(Err(message)) => user_fault(format!("the kernel of {name} failed: {message}")),
             Ok(Ok(())) => match (0..unwritten.len()).find(missing) {
                 Some(k) => {
                     user_fault(format!("the kernel of {name} did not write result {k}")).help(format!(

@@ -225,13 +225,13 @@ impl Primitive for DynamicSlice {
         let mut extents = y.shape.to_vec();
         let mut loops: Vec<usize> = (0..x.rank()).collect();
         // in dimensions that are read in full, the start index has no effect
-        let (mut at, mut said) = (Vec::new(), Vec::new());
+        let (mut at, mut start_operands) = (Vec::new(), Vec::new());
         for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != y.shape[**d]) {
             loops[d] = extents.len();
             extents.push(x.shape[d]);
             let most = x.shape[d].saturating_sub(y.shape[d]) as i64;
-            said.push(1 + j);
-            let by = said.len();
+            start_operands.push(1 + j);
+            let by = start_operands.len();
             at.push(DynamicIndex {
                 loop_id: loops[d],
                 operand: by,
@@ -245,7 +245,7 @@ impl Primitive for DynamicSlice {
         if at.is_empty() {
             return view(y, reads.remove(0).pieces, Scalar::zero(dtype));
         }
-        reads.extend(start_index_accesses(operands, said, &extents, &self.batch_dims));
+        reads.extend(start_index_accesses(operands, start_operands, &extents, &self.batch_dims));
         vec![LoopNest {
             rank: y.rank(),
             extents,
@@ -428,13 +428,13 @@ impl Primitive for DynamicUpdateSlice {
         let dtype = x.dtype.storage();
         let mut extents = x.shape.to_vec();
         let mut loops: Vec<usize> = (0..x.rank()).collect();
-        let (mut at, mut said) = (Vec::new(), Vec::new());
+        let (mut at, mut start_operands) = (Vec::new(), Vec::new());
         for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != u.shape[**d]) {
             loops[d] = extents.len();
             extents.push(u.shape[d]);
             let most = (x.shape[d] - u.shape[d]) as i64;
-            said.push(2 + j);
-            let by = 1 + said.len();
+            start_operands.push(2 + j);
+            let by = 1 + start_operands.len();
             at.push(DynamicIndex {
                 loop_id: d,
                 operand: by,
@@ -448,7 +448,7 @@ impl Primitive for DynamicUpdateSlice {
             return view(&results[0], update.pieces, Scalar::zero(dtype));
         }
         let mut reads = vec![access(0, dtype, &extents, 0..x.rank()), update];
-        reads.extend(start_index_accesses(operands, said, &extents, &self.batch_dims));
+        reads.extend(start_index_accesses(operands, start_operands, &extents, &self.batch_dims));
         let body = Compute::Scatter { indices: at, reducer: self.reducer };
         vec![LoopNest { rank: x.rank(), extents, dtype, accesses: reads, compute: body }]
     }
