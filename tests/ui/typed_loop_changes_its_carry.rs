@@ -1,4 +1,4 @@
-//~ expected
+//~ the carry of a loop keeps its type
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -54,7 +54,7 @@ pub struct Unsharded;
     message = "`{Self}` does not say how a dim is sharded",
     label = "expected a mesh axis, or up to three: `(X, Y)`"
 )]
-pub trait Shard: 'static {
+pub trait Shard: Distinct<Unsharded> + 'static {
     /// The axes, major first, with their sizes. A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
 }

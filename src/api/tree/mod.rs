@@ -139,6 +139,25 @@ impl<T: Tree> Output for Result<T, Error> {
     }
 }
 
+/// The result of a loop body as the next carry, whose type `T` is that of the first carry.
+///
+/// Every type is its own next carry. As a bound, the trait gives this crate's message where an
+/// equality of types would give rustc's.
+#[diagnostic::on_unimplemented(
+    message = "the carry of a loop keeps its type, but the body takes `{T}` and returns `{Self}`",
+    label = "the body returns `{Self}`",
+    note = "restore the type at the end of the body: `.reshard(P![..])`, `.convert()` or a reduction"
+)]
+pub trait NextCarry<T> {
+    /// Returns the carry.
+    fn into_carry(self) -> T;
+}
+impl<T> NextCarry<T> for T {
+    fn into_carry(self) -> T {
+        self
+    }
+}
+
 /// The result of a function passed to `grad`: a scalar loss, optionally with auxiliary values.
 ///
 /// Auxiliary values are the second element of a tuple.

@@ -17,10 +17,6 @@ pub trait MergeSplits<D2> {
 }
 // rustc lists candidate impls: the last one is enough
 #[diagnostic::do_not_recommend]
-impl<Z: Size> MergeSplits<TDim<Z>> for TDim<Z> {
-    type Out = TDim<Z>;
-}
-#[diagnostic::do_not_recommend]
 impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
     type Out = TDim<Z, S>;
 }
@@ -28,7 +24,7 @@ impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
 impl<Z: Size, S: Split> MergeSplits<TDim<Z>> for TDim<Z, S> {
     type Out = TDim<Z, S>;
 }
-impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
+impl<Z: Size, S: Shard> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
     type Out = TDim<Z, S>;
 }
 
@@ -101,3 +97,8 @@ zip!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
 zip!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
 zip!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
 zip!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+
+/// A shape whose arrays can be combined elementwise with arrays of the same shape, whatever its
+/// rank and its sharding: the bound of functions that are generic over shapes.
+pub trait ElementwiseShape: ZipRhs<Self, Out = Self> + Shape + Sized {}
+impl<S: Shape + ZipRhs<S, Out = S>> ElementwiseShape for S {}

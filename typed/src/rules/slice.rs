@@ -5,7 +5,7 @@
 
 use super::reshape_dims::UnshardedDim;
 use crate::axis::{MeshAxis, Shard};
-use crate::shape::{DimType, Shape, Stretch, TDim};
+use crate::shape::{DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver, TypenumOf};
 use core::ops::{Add, Mul, Sub};
 use typenum::{Diff, Prod, Sum, Unsigned};
@@ -205,7 +205,7 @@ pub trait TakeRhs<S, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<Q: UnshardedDim, S: crate::shape::DimAccess<I>, I> TakeRhs<S, I> for (Q,)
+impl<Q: UnshardedDim, S: DimAccess<I>, I> TakeRhs<S, I> for (Q,)
 where
     S::Dim: UnshardedDim,
     S::Put<Q>: Shape,
@@ -218,7 +218,8 @@ where
     label = "all other dims are the same, sharding and all"
 )]
 pub trait EqualExceptDim<I, S>: Shape {}
-impl<I, S: crate::shape::DimAccess<I>, R: crate::shape::DimAccess<I, Removed = S::Removed>>
-    EqualExceptDim<I, S> for R
-{
-}
+#[diagnostic::do_not_recommend]
+impl<I, S: DimAccess<I>, R: DimAccess<I, Removed: SameType<S::Removed>>> EqualExceptDim<I, S> for R {}
+/// Requires two types to be one. As a bound it gives this crate's message instead of E0271.
+pub trait SameType<T> {}
+impl<T> SameType<T> for T {}

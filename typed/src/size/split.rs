@@ -27,7 +27,13 @@ pub trait GathersOver<A>: Size {
 /// A size that splits along `A` into tiles that gather to the same size again.
 ///
 /// A generic function with a `shard_map` needs this bound.
+#[diagnostic::on_unimplemented(
+    message = "a dim of size `{Self}` is not known to be cut evenly over mesh axis `{A}` and put together again",
+    label = "`{Self}` goes through a `shard_map` over `{A}`",
+    note = "in a generic function: `{Self}: Tiles<{A}>`"
+)]
 pub trait Tiles<A>: SplitsOver<A, Tile: GathersOver<A, Full = Self>> {}
+#[diagnostic::do_not_recommend]
 impl<S: SplitsOver<A, Tile: GathersOver<A, Full = S>>, A> Tiles<A> for S {}
 
 /// The rule that splits sizes of a kind.

@@ -6,7 +6,7 @@ use super::{RecordedClosure, ReturnedTree, poison_tree, poisoned_tree, tree_of, 
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::apply_control;
 use crate::api::transform::jit::check_errors;
-use crate::api::tree::{Args, Output, Path, Tree, collect, mismatch};
+use crate::api::tree::{Args, NextCarry, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType, Scalar};
@@ -25,14 +25,14 @@ use std::sync::Arc;
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn fori_loop<B: Operand, A: Args, R: Output<Tree = A::Owned>>(
+pub fn fori_loop<B: Operand, A: Args, R: Output<Tree: NextCarry<A::Owned>>>(
     range: Range<B>,
     init: A,
     body: impl Fn(Array, A::Owned) -> R,
 ) -> A::Owned {
     let call = CallSite::here("fori_loop");
     let init = init.into_tree();
-    let body = |i: Array, carry: A::Owned| body(i, carry).into_result();
+    let body = |i: Array, carry: A::Owned| body(i, carry).into_result().map(NextCarry::into_carry);
     let out = match (range.start.term(), range.end.term()) {
         (Term::Number(lo), Term::Number(hi)) => fori_static(lo, hi, &init, &body, call),
         (lo, hi) => fori_dynamic(lo, hi, &init, &body, call),

@@ -9,7 +9,7 @@ use super::{RecordedClosure, poison_tree, tree_of, types_of};
 use crate::api::array::{Array, Operand};
 use crate::api::trace::{apply_control, apply1};
 use crate::api::transform::jit::check_errors;
-use crate::api::tree::{Args, Output, Path, Tree, collect, mismatch};
+use crate::api::tree::{Args, NextCarry, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType};
@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn while_loop<A: Args, P: Operand, R: Output<Tree = A::Owned>>(
+pub fn while_loop<A: Args, P: Operand, R: Output<Tree: NextCarry<A::Owned>>>(
     init: A,
     cond: impl Fn(&A::Owned) -> P,
     body: impl Fn(A::Owned) -> R,
@@ -42,7 +42,7 @@ pub fn while_loop<A: Args, P: Operand, R: Output<Tree = A::Owned>>(
     let call = CallSite::here("while_loop");
     let init = init.into_tree();
     let cond = |x: &A::Owned| Ok(predicate(cond(x)));
-    let out = run_while(&init, &cond, &|x| body(x).into_result(), (call, None));
+    let out = run_while(&init, &cond, &|x| body(x).into_result().map(NextCarry::into_carry), (call, None));
     out.unwrap_or_else(|e| poison_tree(&init, e))
 }
 
