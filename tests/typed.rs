@@ -34,7 +34,7 @@ assert_not_impl_any!(Jit<'static, F, F>: Send, Sync);
 assert_not_impl_any!(Device: Sync);
 assert_not_impl_any!(&Device: Send);
 // Sizes copied from an error message are valid sizes.
-assert_type_eq_all!(T![f32; typed::size::N<8>@X, typed::size::K<4, 96>], T![f32; 8@X, 4096]);
+assert_type_eq_all!(T![f32; typed::size::Num<8>@X, typed::size::K<4, 96>], T![f32; 8@X, 4096]);
 assert_eq_size!(F, Array, usize);
 assert_eq_align!(F, Array);
 
@@ -61,7 +61,7 @@ impl<D: Size, H: Size> Mlp<D, H> {
 fn pod() -> Mesh {
     Pod::mesh().unwrap()
 }
-fn model() -> Mlp<Embed, typed::size::N<32>> {
+fn model() -> Mlp<Embed, typed::size::Num<32>> {
     Mlp { up: Typed::full(&pod(), 0.01), down: Typed::full(&pod(), 0.02) }
 }
 use atmesh::typed::Typed;
@@ -71,7 +71,7 @@ fn a_generic_layer_runs_at_once_and_under_jit() {
     let x = <T![f32; 8@X, Embed]>::ones(&pod());
     let now = model().apply(&x);
     assert_eq!(type_of(&now), "float32[8@X,16]");
-    let step = jit(|m: &Mlp<Embed, typed::size::N<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
+    let step = jit(|m: &Mlp<Embed, typed::size::Num<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
     let then = step.call((&model(), &x)).unwrap();
     assert_eq!(now.to_vec().unwrap(), then.to_vec().unwrap());
     assert!((now.to_vec().unwrap()[0] - (1.0 + 32.0 * 0.16 * 0.02)).abs() < 1e-5);

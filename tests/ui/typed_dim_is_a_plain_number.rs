@@ -1,4 +1,4 @@
-//~ does not name dims of `(TDim<N<4>, X>, TDim<N<2>>)` to reduce over
+//~ does not name dims of `(TDim<Num<4>, X>, TDim<Num<2>>)` to reduce over
 //~ expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these
 use atmesh::typed::prelude::*;
 

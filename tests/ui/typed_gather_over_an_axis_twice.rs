@@ -1,4 +1,4 @@
-//~ all_gather/all_to_all: a block's dim `TDim<N<4>>` cannot be made longer along `(Y, Y)`
+//~ all_gather/all_to_all: a block's dim `TDim<Num<4>>` cannot be made longer along `(Y, Y)`
 //~ name mesh axes, `X` or `(X, Y)`, each once
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,4 +1,4 @@
-//~ matmul/einsum: both dims are `TDim<N<16>, X>`, so how to shard the result is ambiguous
+//~ matmul/einsum: both dims are `TDim<Num<16>, X>`, so how to shard the result is ambiguous
 //~ adds the parts up on every device (all-reduce)
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

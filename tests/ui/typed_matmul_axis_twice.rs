@@ -1,4 +1,4 @@
-//~ a mesh axis would shard two dims of one array: `(TDim<N<8>, X>, TDim<N<32>, X>)`
+//~ a mesh axis would shard two dims of one array: `(TDim<Num<8>, X>, TDim<Num<32>, X>)`
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

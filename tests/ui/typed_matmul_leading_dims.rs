@@ -1,4 +1,4 @@
-//~ matmul: leading dims `TDim<N<4>, X>` (left) and `TDim<N<4>>` (right) must be the same, size and sharding
+//~ matmul: leading dims `TDim<Num<4>, X>` (left) and `TDim<Num<4>>` (right) must be the same, size and sharding
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,4 +1,4 @@
-//~ matmul/einsum: dims `TDim<N<16>, X>` (left) and `TDim<N<16>, Y>` (right) are sharded over different mesh axes
+//~ matmul/einsum: dims `TDim<Num<16>, X>` (left) and `TDim<Num<16>, Y>` (right) are sharded over different mesh axes
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

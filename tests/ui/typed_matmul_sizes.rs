@@ -1,4 +1,4 @@
-//~ matmul/einsum: dims `TDim<N<16>>` (left) and `TDim<N<32>>` (right) have different sizes
+//~ matmul/einsum: dims `TDim<Num<16>>` (left) and `TDim<Num<32>>` (right) have different sizes
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,4 +1,4 @@
-//~ elementwise op: dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are sharded over different mesh axes
+//~ elementwise op: dim `TDim<Num<8>, X>` on the left and dim `TDim<Num<8>, Y>` on the right are sharded over different mesh axes
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

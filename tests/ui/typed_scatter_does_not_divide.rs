@@ -1,4 +1,4 @@
-//~ a dim of size `N<6>` cannot be sharded evenly over mesh axis `Y`
+//~ a dim of size `Num<6>` cannot be sharded evenly over mesh axis `Y`
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

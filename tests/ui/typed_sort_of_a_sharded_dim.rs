@@ -1,4 +1,4 @@
-//~ dim `TDim<N<8>, X>` is sharded, and must be unsharded here
+//~ dim `TDim<Num<8>, X>` is sharded, and must be unsharded here
 //~ `reshard` first
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,4 +1,4 @@
-//~ tile: dim `TDim<N<8>, X>` cannot be repeated `N<3>` times in types
+//~ tile: dim `TDim<Num<8>, X>` cannot be repeated `Num<3>` times in types
 //~ repeated dims are unsharded, and their sizes numbers: `reshard` first
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -58,7 +58,7 @@ impl<S: Size, A: Shard> DimType for TDim<S, A> {
     type Shard = A;
 }
 impl DimType for Stretch {
-    type Size = crate::size::N<1>;
+    type Size = crate::size::Num<1>;
     type Shard = Unsharded;
 }
 

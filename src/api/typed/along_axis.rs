@@ -5,7 +5,7 @@ use super::rules::slice::{PadDim, TakeRhs, TileDim};
 use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Push, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::{KnownSize, N, Size};
+use super::size::{KnownSize, Num, Size};
 use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
 use crate::api::array::{Array, stack};
 use crate::core::types::Element;
@@ -166,10 +166,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         &self,
         b: &R,
         at: I,
-    ) -> Typed<T, <S as Insert<I::D, TDim<N<2>>>>::Out, AddOf<V, R::Sets>>
+    ) -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>
     where
         R::Sets: AddRhs<V>,
-        S: Insert<I::D, TDim<N<2>>>,
+        S: Insert<I::D, TDim<Num<2>>>,
     {
         let _ = at;
         Typed::from_rule_result(stack([&self.array, b.as_untyped()], I::NUMBER as i32))

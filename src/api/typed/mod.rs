@@ -35,7 +35,7 @@
 //! # use atmesh::typed::prelude::*;
 //! # mesh! { struct Pod { X: 2, Y: 4 } }
 //! fn sum(x: &T![f32; 8@X, 4], y: &T![f32; 8@Y, 4]) {
-//!     // dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are sharded over
+//!     // dim `TDim<Num<8>, X>` on the left and dim `TDim<Num<8>, Y>` on the right are sharded over
 //!     // different mesh axes
 //!     let _ = x + y;
 //! }

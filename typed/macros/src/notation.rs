@@ -11,11 +11,11 @@ pub(crate) fn literal(l: &Literal) -> Result<u64> {
         Err(_) => fail(l.span(), "a size is a whole number"),
     }
 }
-/// Formats an integer as a size type: `N<..>`, `K<..>` or `M<..>`.
+/// Formats an integer as a size type: `Num<..>`, `K<..>` or `M<..>`.
 pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
     let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000);
     Ok(code(&match n {
-        0..=999 => format!("LIB::size::N<{ones}>"),
+        0..=999 => format!("LIB::size::Num<{ones}>"),
         1000..=999_999 => format!("LIB::size::K<{thousands}, {ones}>"),
         1_000_000..=999_999_999 => format!("LIB::size::M<{millions}, {thousands}, {ones}>"),
         _ => return fail(at, "sizes in types go up to 999,999,999: write `?`, or a name made by `dim!`"),
@@ -48,7 +48,7 @@ fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
         }
     }
 }
-/// Parses optional `<..>` arguments after a path: `N<8>` and `K<4, 96>`, as rustc prints sizes.
+/// Parses optional `<..>` arguments after a path: `Num<8>` and `K<4, 96>`, as rustc prints sizes.
 fn arguments(it: &mut Input) -> Result<TokenStream> {
     let (at, mut depth, mut tokens) = (it.here(), 0, TokenStream::new());
     while depth > 0 || it.sees('<') {

@@ -2,7 +2,7 @@
 
 use crate::axis::{Shard, Unsharded};
 use crate::shape::{D, DimAccess, DimType, OtherDim, Shape, Stretch, TDim};
-use crate::size::{N, Size, SplitsOver};
+use crate::size::{Num, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
 #[diagnostic::on_unimplemented(
@@ -44,7 +44,7 @@ permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
 )]
 pub trait UnitDim: DimType {}
 impl UnitDim for Stretch {}
-impl<S: Shard> UnitDim for TDim<N<1>, S> {}
+impl<S: Shard> UnitDim for TDim<Num<1>, S> {}
 
 /// A shape to which arrays of shape `S` can be broadcast.
 #[diagnostic::on_unimplemented(

@@ -1,10 +1,10 @@
 //! Conversion between sizes and `typenum` integers.
 //!
-//! The rules work on this crate's types for sizes ([`N`], [`K`], [`M`]): rustc prints them
+//! The rules work on this crate's types for sizes ([`Num`], [`K`], [`M`]): rustc prints them
 //! readably, and dividing one takes a number of steps proportional to its decimal digits.
 //! [`IntoSize`] converts `typenum` integers to these types, and [`IntoTypenum`] converts them back.
 
-use super::{K, M, N, NamedSize, Prime, R, Size};
+use super::{K, M, NamedSize, Num, Prime, R, Size};
 use crate::size::MultiplyPrime;
 use core::ops::{Add, Mul};
 use typenum::consts::U1000;
@@ -16,7 +16,7 @@ pub trait IntoSize {
     type Size: Size;
 }
 impl IntoSize for UTerm {
-    type Size = N<0>;
+    type Size = Num<0>;
 }
 impl<U: IntoSize> IntoSize for UInt<U, B0>
 where
@@ -41,7 +41,7 @@ pub trait IntoTypenum {
     type Typenum: typenum::Unsigned;
 }
 macro_rules! table { ($($n:literal $u:ident)*) => { $(
-    impl IntoTypenum for N<$n> { type Typenum = typenum::consts::$u; }
+    impl IntoTypenum for Num<$n> { type Typenum = typenum::consts::$u; }
 )* } }
 atmesh_typed_macros::typenums!(table);
 
@@ -53,21 +53,21 @@ impl<S: NamedSize<Number: IntoTypenum>> IntoTypenum for S {
 pub(crate) type TypenumOf<T> = <T as IntoTypenum>::Typenum;
 impl<const A: u16, const B: u16> IntoTypenum for K<A, B>
 where
-    N<A>: IntoTypenum<Typenum: Mul<U1000>>,
-    N<B>: IntoTypenum,
-    Prod<TypenumOf<N<A>>, U1000>: Add<TypenumOf<N<B>>>,
-    Sum<Prod<TypenumOf<N<A>>, U1000>, TypenumOf<N<B>>>: typenum::Unsigned,
+    Num<A>: IntoTypenum<Typenum: Mul<U1000>>,
+    Num<B>: IntoTypenum,
+    Prod<TypenumOf<Num<A>>, U1000>: Add<TypenumOf<Num<B>>>,
+    Sum<Prod<TypenumOf<Num<A>>, U1000>, TypenumOf<Num<B>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<TypenumOf<N<A>>, U1000>, TypenumOf<N<B>>>;
+    type Typenum = Sum<Prod<TypenumOf<Num<A>>, U1000>, TypenumOf<Num<B>>>;
 }
 impl<const A: u16, const B: u16, const C: u16> IntoTypenum for M<A, B, C>
 where
     K<A, B>: IntoTypenum<Typenum: Mul<U1000>>,
-    N<C>: IntoTypenum,
-    Prod<TypenumOf<K<A, B>>, U1000>: Add<TypenumOf<N<C>>>,
-    Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<N<C>>>: typenum::Unsigned,
+    Num<C>: IntoTypenum,
+    Prod<TypenumOf<K<A, B>>, U1000>: Add<TypenumOf<Num<C>>>,
+    Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<N<C>>>;
+    type Typenum = Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>;
 }
 
 /// The `typenum` integer of a named size.

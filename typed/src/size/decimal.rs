@@ -4,7 +4,7 @@
 //! of a division is a separate result, so a size that does not divide fails at one place
 //! ([`super::ZeroRemainders`]), with this crate's message.
 
-use super::{K, M, N, Size};
+use super::{K, M, Num, Size};
 
 /// A decimal digit.
 pub struct Digit<const A: u8>;
@@ -133,7 +133,7 @@ pub trait MultiplyPrime<P, In = R<0>> {
 }
 type LimbQuotient<T, P, In> = <T as LimbDiv<P, In>>::Q;
 type LimbRest<T, P, In> = <T as LimbDiv<P, In>>::Out;
-impl<P, const C: u16> DividePrime<P> for N<C>
+impl<P, const C: u16> DividePrime<P> for Num<C>
 where
     L<C>: LimbDiv<P, R<0>>,
     LimbQuotient<L<C>, P, R<0>>: AsN,
@@ -177,7 +177,7 @@ pub trait CarryLimb {
 macro_rules! carry { ($($n:literal)*) => { $(impl CarryLimb for R<$n> { type L = L<$n>; })* } }
 carry!(0 1 2 3 4 5 6 7 8 9 10 11 12);
 type CarryGroup<T, P, In> = <LimbCarry<T, P, In> as CarryLimb>::L;
-impl<P, In, const C: u16> MultiplyPrime<P, In> for N<C>
+impl<P, In, const C: u16> MultiplyPrime<P, In> for Num<C>
 where
     L<C>: LimbMul<P, In>,
     LimbCarry<L<C>, P, In>: CarryLimb,
@@ -239,7 +239,7 @@ pub trait LeadingM<A, B, C> {
     type Out: Size;
 }
 impl<const C: u16> AsN for L<C> {
-    type Out = N<C>;
+    type Out = Num<C>;
 }
 impl<B: Digits, C> AsK<C> for B
 where

@@ -31,8 +31,8 @@ pub trait Size: 'static {
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// An integer from 0 to 999: `N<128>`.
-pub struct N<const A: u16>;
+/// An integer from 0 to 999: `Num<128>`.
+pub struct Num<const A: u16>;
 /// An integer of two groups of three digits: `K<11, 8>` is 11,008.
 pub struct K<const A: u16, const B: u16>;
 /// An integer of three groups of three digits: `M<1, 48, 576>` is 1,048,576.
@@ -69,7 +69,7 @@ macro_rules! number { ($([$($g:tt)*] $t:ty = $value:expr;)*) => { $(
     }
 )* } }
 number! {
-    [const A: u16] N<A> = A as usize;
+    [const A: u16] Num<A> = A as usize;
     [const A: u16, const B: u16] K<A, B> = A as usize * 1000 + B as usize;
     [const A: u16, const B: u16, const C: u16] M<A, B, C> = (A as usize * 1000 + B as usize) * 1000 + C as usize;
 }
@@ -115,11 +115,11 @@ pub trait NamedSize: Size<Kind = Named> {
 pub struct Limbs<const COUNT: u8, const A: u16, const B: u16, const C: u16>;
 /// Drops leading groups of zeros.
 pub trait Trim {
-    /// The size: [`N`], [`K`] or [`M`].
+    /// The size: [`Num`], [`K`] or [`M`].
     type Out: Size;
 }
 impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<1, A, B, C> {
-    type Out = N<C>;
+    type Out = Num<C>;
 }
 impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<2, A, B, C> {
     type Out = K<B, C>;

@@ -22,7 +22,7 @@ use atmesh_typed::sets::{
     State, VaryingAxes,
 };
 use atmesh_typed::shape::{DimAccess, DimInfo, Insert, OtherDim, Shape, Stretch, TDim};
-use atmesh_typed::size::{N, Size};
+use atmesh_typed::size::{Num, Size};
 
 /// A rule applied to operands.
 pub trait Rule {
@@ -108,7 +108,7 @@ where
 }
 /// The rule of `stack`: both operands have one shape and sharding.
 pub struct Stack<A, AV, B, BV, I>(PhantomData<(A, AV, B, BV, I)>);
-impl<S: Insert<I, TDim<N<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
+impl<S: Insert<I, TDim<Num<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
     type S = S::Out;
     type V = W::Out;
 }
