@@ -115,6 +115,8 @@ pub use index_macro::{RangeBound, RangeStart};
 #[cfg(feature = "linalg")]
 pub use linalg::TriangularOptions;
 pub(crate) use operand::fits_dtype;
+#[cfg(feature = "typed")]
+pub(crate) use operand::reject;
 pub use operand::{Operand, Term};
 pub use operators::LeftOperand;
 pub use pad_mode::PadMode;

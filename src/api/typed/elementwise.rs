@@ -1,11 +1,13 @@
 //! Elementwise operations: unary, binary, comparison, selection and conversion.
 
+use super::equal_sizes::{any_open, elementwise_dims};
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
-use super::shape::Shape;
-use super::{SameElem, Typed, TypedArray};
+use super::shape::{DimInfo, Shape};
+use super::{SameElem, Typed, TypedArray, equal_sizes};
 use crate::api::array::{Array, Operand, Term};
 use crate::core::types::Element;
+use crate::ir::program::CallSite;
 use half::{bf16, f16};
 
 macro_rules! classes { ($($(#[$doc:meta])* $name:ident: $super:ident, $what:literal, $note:literal, $($t:ident)*;)*) => { $(
@@ -121,7 +123,13 @@ macro_rules! binary { ($($(#[$doc:meta])* $name:ident $dynamic:ident $bound:iden
             R::Shape: ZipRhs<S>,
             R::Sets: $rhs<V>,
         {
-            Typed::from_rule_result(binary!(% self.array, b.as_untyped(), $dynamic))
+            let b = b.as_untyped();
+            Typed::from_rule_result(
+                match equal_sizes::elementwise::<S, R::Shape>(stringify!($name), &self.array, b) {
+                    Ok(()) => binary!(% self.array, b, $dynamic),
+                    Err(unequal) => unequal,
+                },
+            )
         }
     )* }
 };
@@ -180,6 +188,8 @@ pub trait BroadcastWith<T, S, V> {
     type Shape: Shape;
     /// The sets of mesh axes of the result.
     type Sets: Sets;
+    /// The dims of an array; a scalar has none.
+    const DIMS: &'static [DimInfo];
     /// Converts to an operand.
     fn term(self) -> Term;
 }
@@ -190,6 +200,7 @@ where
 {
     type Shape = <R::Shape as ZipRhs<S>>::Out;
     type Sets = <R::Sets as JoinRhs<V>>::Out;
+    const DIMS: &'static [DimInfo] = R::Shape::DIMS;
     fn term(self) -> Term {
         Operand::term(self.as_untyped())
     }
@@ -199,6 +210,7 @@ impl<T, T2: Element + SameElem<T>, S, S2: Shape + ZipRhs<S>, V, V2: Sets + JoinR
 {
     type Shape = <S2 as ZipRhs<S>>::Out;
     type Sets = <V2 as JoinRhs<V>>::Out;
+    const DIMS: &'static [DimInfo] = S2::DIMS;
     fn term(self) -> Term {
         Operand::term(self)
     }
@@ -207,6 +219,7 @@ macro_rules! against { ($($t:ty)*) => { $(
     impl<S: Shape, V: ScalarSets> BroadcastWith<$t, S, V> for $t {
         type Shape = S;
         type Sets = V;
+        const DIMS: &'static [DimInfo] = &[];
         fn term(self) -> Term {
             Operand::term(Array::from(self))
         }
@@ -219,7 +232,18 @@ macro_rules! compared { ($($(#[$doc:meta])* $name:ident $out:ty;)*) => {
         $(#[$doc])*
         #[track_caller]
         pub fn $name<B: BroadcastWith<T, S, V>>(&self, b: B) -> Typed<$out, B::Shape, B::Sets> {
-            Typed::from_rule_result(self.array.$name(b.term()))
+            let b = b.term();
+            if const { any_open(S::DIMS) && any_open(B::DIMS) }
+                && let Term::Array(b) = &b
+                && let Err(unequal) = elementwise_dims(
+                    CallSite::here(stringify!($name)),
+                    (S::DIMS, &self.array),
+                    (B::DIMS, b),
+                )
+            {
+                return Typed::from_rule_result(unequal);
+            }
+            Typed::from_rule_result(self.array.$name(b))
         }
     )* }
 } }
@@ -272,6 +296,9 @@ impl<S: Shape, V: Sets> Typed<bool, S, V> {
     where
         Z::Out: JoinRhs<V>,
     {
-        Typed::from_rule_result(self.array.select(&a.array, &b.array))
+        Typed::from_rule_result(match equal_sizes::alike::<S>("select", &[&self.array, &a.array, &b.array]) {
+            Ok(()) => self.array.select(&a.array, &b.array),
+            Err(unequal) => unequal,
+        })
     }
 }

@@ -62,6 +62,7 @@ mod along_axis;
 mod convert;
 mod creation;
 mod elementwise;
+mod equal_sizes;
 mod manual;
 mod operators;
 mod products;

@@ -5,7 +5,7 @@ use super::rules::einsum::{EinsumRhs, EinsumToRhs};
 use super::rules::reshard::ProductSets;
 use super::sets::{ProductOf, ProductRhs, Sets};
 use super::shape::{Letters, Shape};
-use super::{Number, SameElem, Typed, TypedArray, convert};
+use super::{Number, SameElem, Typed, TypedArray, convert, equal_sizes};
 use crate::api::array::{einsum, einsum_to};
 
 /// The result of a matrix product of a `Typed<T, S, V>` and an `R`.
@@ -33,7 +33,11 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         R::Shape: MatmulRhs<S>,
         R::Sets: ProductRhs<V>,
     {
-        Typed::from_rule_result(self.array.matmul(b.as_untyped()))
+        let b = b.as_untyped();
+        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("matmul", &self.array, b) {
+            Ok(()) => self.array.matmul(b),
+            Err(unequal) => unequal,
+        })
     }
     /// Multiplies arrays of rank 1 or 2, like [`Array::dot`](crate::Array::dot).
     #[track_caller]
@@ -42,7 +46,11 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         R::Shape: DotRhs<S>,
         R::Sets: ProductRhs<V>,
     {
-        Typed::from_rule_result(self.array.dot(b.as_untyped()))
+        let b = b.as_untyped();
+        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("dot", &self.array, b) {
+            Ok(()) => self.array.dot(b),
+            Err(unequal) => unequal,
+        })
     }
     /// Runs [`Typed::matmul`] with result sharding `out`, which may be unreduced.
     ///
@@ -70,7 +78,11 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = out;
         let spec = convert::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
-        Typed::from_rule_result(self.array.matmul_to(b.as_untyped(), spec))
+        let b = b.as_untyped();
+        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("matmul_to", &self.array, b) {
+            Ok(()) => self.array.matmul_to(b, spec),
+            Err(unequal) => unequal,
+        })
     }
     /// Runs [`Typed::dot`] with result sharding `out`, which may be unreduced.
     #[track_caller]
@@ -86,7 +98,11 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = out;
         let spec = convert::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
-        Typed::from_rule_result(self.array.dot_to(b.as_untyped(), spec))
+        let b = b.as_untyped();
+        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("dot_to", &self.array, b) {
+            Ok(()) => self.array.dot_to(b, spec),
+            Err(unequal) => unequal,
+        })
     }
     /// Implements [`einsum!`](crate::api::typed::einsum).
     #[doc(hidden)]
@@ -100,7 +116,13 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         R::Shape: EinsumRhs<S, O, C>,
         R::Sets: ProductRhs<V>,
     {
-        Typed::from_rule_result(einsum(subscripts, [&self.array, b.as_untyped()]))
+        let b = b.as_untyped();
+        Typed::from_rule_result(
+            match equal_sizes::einsum::<S, R::Shape>("einsum", subscripts, &self.array, b) {
+                Ok(()) => einsum(subscripts, [&self.array, b]),
+                Err(unequal) => unequal,
+            },
+        )
     }
     /// Implements [`einsum!`](crate::api::typed::einsum) with a spec.
     #[doc(hidden)]
@@ -117,7 +139,13 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = out;
         let spec = convert::spec::<<R::Shape as EinsumToRhs<S, O, C, P>>::Out, ()>();
-        Typed::from_rule_result(einsum_to(subscripts, [&self.array, b.as_untyped()], spec))
+        let b = b.as_untyped();
+        Typed::from_rule_result(
+            match equal_sizes::einsum::<S, R::Shape>("einsum_to", subscripts, &self.array, b) {
+                Ok(()) => einsum_to(subscripts, [&self.array, b], spec),
+                Err(unequal) => unequal,
+            },
+        )
     }
     /// Returns this array, and compiles only if it has `N` dims (`D<2>` for two).
     ///
