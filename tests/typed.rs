@@ -58,7 +58,7 @@ impl<D: Size, H: Size> Mlp<D, H> {
     }
 }
 
-fn pod() -> Mesh {
+fn pod() -> MeshOf<Pod> {
     Pod::mesh().unwrap()
 }
 fn model() -> Mlp<Embed, typed::size::Num<32>> {
@@ -123,8 +123,32 @@ fn the_door_names_both_types_and_the_dim() {
     let wide = Mesh::new([("X", 4)]).unwrap();
     let x = Array::ones([8, 16]).put(&wide, p!["X"]);
     let error = x.typed::<T![f32; 8@X, 16]>().expect_err("another mesh");
-    assert!(error.unquoted().contains("has 4 devices, not 2"), "{error}");
+    assert!(error.unquoted().contains("on `Pod` (Mesh(X: 2, Y: 4)): the array is on Mesh(X: 4"), "{error}");
     assert!(Array::ones([4]).reshape([5]).typed::<T![f32; 5]>().is_err(), "the array's own error");
+}
+
+#[test]
+fn a_typed_array_is_on_the_mesh_of_its_axes() {
+    // the axis that shards the array agrees, the others do not: in name, order and number
+    for axes in [vec![("X", 2), ("Z", 3)], vec![("Y", 4), ("X", 2)], vec![("X", 2)]] {
+        let odd = Mesh::new(axes).unwrap();
+        let x = Array::ones([8]).put(&odd, p!["X"]);
+        let error = x.typed::<T![f32; 8@X]>().expect_err("another mesh").unquoted();
+        assert!(error.contains(&format!("on `Pod` (Mesh(X: 2, Y: 4)): the array is on {odd}")), "{error}");
+        assert!(error.contains("`.put(&Pod::mesh()?, ..)`"), "{error}");
+        assert!(odd.typed::<Pod>().is_err());
+        let sum = Array::ones([8, 16]).put(&odd, p![_, "X"]).typed::<T![f32; 8; U: X]>();
+        assert!(sum.is_err());
+        // types of unsharded arrays name no mesh: where two meshes meet, the operation is an error
+        let unsharded = Array::ones([8]).put(&odd, p![]).typed::<T![f32; 8]>().unwrap();
+        let met = (<T![f32; 8@X]>::ones(&pod()) + &unsharded).to_vec().unwrap_err();
+        assert!(met.unquoted().contains("must be on one mesh"), "{met}");
+        let met = (<T![f32; 8]>::ones(&pod()) + &unsharded).to_vec().unwrap_err();
+        assert!(met.unquoted().contains("must be on one mesh"), "{met}");
+    }
+    let same = Mesh::new([("X", 2), ("Y", 4)]).unwrap().typed::<Pod>().unwrap();
+    assert_eq!(same, pod());
+    assert_eq!(format!("{same} {same:?}"), format!("{0} {0:?}", same.clone().untyped()));
 }
 
 #[test]

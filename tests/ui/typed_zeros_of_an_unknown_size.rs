@@ -3,6 +3,6 @@
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}
-fn wrong(pod: &atmesh::Mesh) {
+fn wrong(pod: &MeshOf<Pod>) {
     let _ = <T![f32; ?]>::zeros(pod);
 }

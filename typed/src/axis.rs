@@ -9,7 +9,7 @@
 )]
 pub trait MeshAxis: Copy + 'static {
     /// The mesh of this axis.
-    type Mesh: MeshType;
+    type Mesh: HasAxis<Self>;
     /// The number of devices along the axis: a `typenum` integer, or [`RunTimeSize`].
     type Size: 'static;
     /// The prime factors of the axis size, or [`RunTimeSize`].
@@ -33,7 +33,50 @@ pub trait MeshType: Copy + 'static {
     /// The names of the axes in order, with their sizes.
     /// A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
+    /// The run-time description of the mesh.
+    const INFO: MeshInfo = MeshInfo { name: Self::NAME, axes: Self::AXES };
 }
+/// The run-time description of a mesh type.
+#[derive(Clone, Copy, Debug)]
+pub struct MeshInfo {
+    /// The name of the mesh type.
+    pub name: &'static str,
+    /// The names of the axes in order, with their sizes.
+    /// A size is `None` if it is known only at run time.
+    pub axes: &'static [(&'static str, Option<usize>)],
+}
+/// Prints the mesh as `Pod` (`Mesh(X: 2, Y: ?)`).
+impl core::fmt::Display for MeshInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "`{}` (Mesh(", self.name)?;
+        for (i, (axis, size)) in self.axes.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            match size {
+                Some(n) => write!(f, "{comma}{axis}: {n}")?,
+                None => write!(f, "{comma}{axis}: ?")?,
+            }
+        }
+        f.write_str("))")
+    }
+}
+/// Returns the first mesh of a list that is known.
+pub(crate) const fn first_mesh(of: &[Option<MeshInfo>]) -> Option<MeshInfo> {
+    let mut i = 0;
+    while i < of.len() {
+        if of[i].is_some() {
+            return of[i];
+        }
+        i += 1;
+    }
+    None
+}
+/// A mesh that declares the axis `A`. `mesh!` implements it for each axis.
+#[diagnostic::on_unimplemented(
+    message = "`{A}` is not an axis of the mesh `{Self}`",
+    label = "not an axis of `{Self}`",
+    note = "an array is on one mesh: create it on the mesh that declares `{A}`"
+)]
+pub trait HasAxis<A>: MeshType {}
 /// States that two axes of one mesh differ. `mesh!` implements it for every pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
@@ -57,20 +100,35 @@ pub struct Unsharded;
 pub trait Shard: Distinct<Unsharded> + 'static {
     /// The axes, major first, with their sizes. A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
+    /// The mesh of the axes. `None` if there is no axis.
+    const MESH: Option<MeshInfo>;
 }
+/// A sharding whose axes are all of the mesh `M`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` are not axes of the mesh `{M}`",
+    label = "not axes of `{M}`",
+    note = "an array is on one mesh: create it on the mesh that declares these axes"
+)]
+pub trait ShardOn<M>: Shard {}
+impl<M> ShardOn<M> for Unsharded {}
+impl<A: MeshAxis, M: HasAxis<A>> ShardOn<M> for A {}
 /// Requires sharding over at least one axis.
 pub trait Split: Shard {}
 impl Shard for Unsharded {
     const AXES: &'static [(&'static str, Option<usize>)] = &[];
+    const MESH: Option<MeshInfo> = None;
 }
 impl<A: MeshAxis> Shard for A {
     const AXES: &'static [(&'static str, Option<usize>)] = &[(A::NAME, A::SIZE)];
+    const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> Split for A {}
 macro_rules! split { ($($a:ident)+) => {
     impl<$($a: MeshAxis),+> Shard for ($($a,)+) {
         const AXES: &'static [(&'static str, Option<usize>)] = &[$(($a::NAME, $a::SIZE)),+];
+        const MESH: Option<MeshInfo> = first_mesh(&[$(Some($a::Mesh::INFO)),+]);
     }
+    impl<M: $(HasAxis<$a> +)+, $($a: MeshAxis),+> ShardOn<M> for ($($a,)+) {}
     impl<$($a: MeshAxis),+> Split for ($($a,)+) {}
 } }
 split!(A B);

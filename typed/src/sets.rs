@@ -5,7 +5,7 @@
 //! [`Unreduced`] or [`Reduced`].
 //! Outside of `shard_map` the sets of a value are `()`, or [`GlobalSets`] of a set.
 
-use crate::axis::{MeshAxis, Unsharded};
+use crate::axis::{MeshAxis, MeshInfo, MeshType, Unsharded, first_mesh};
 use core::marker::PhantomData;
 
 /// The slot of an axis over which the value is equal on every device.
@@ -32,18 +32,23 @@ pub enum State {
 pub trait AxisSlot: 'static {
     /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;
+    /// The mesh of the axis. `None` if the value is equal along the axis.
+    const MESH: Option<MeshInfo> = None;
 }
 impl AxisSlot for Invariant {
     const STATE: Option<(&'static str, State)> = None;
 }
 impl<A: MeshAxis> AxisSlot for A {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Varying));
+    const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> AxisSlot for Unreduced<A> {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Unreduced));
+    const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> AxisSlot for Reduced<A> {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Reduced));
+    const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 
 /// A slot that may become varying: empty, or already varying.
@@ -57,12 +62,15 @@ impl<A: MeshAxis> VaryingSlot for A {}
 pub trait Sets: 'static {
     /// The state of each slot, in mesh order.
     const STATES: &'static [Option<(&'static str, State)>];
+    /// The mesh of the axes. `None` if the value is equal along all axes.
+    const MESH: Option<MeshInfo> = None;
 }
 impl Sets for () {
     const STATES: &'static [Option<(&'static str, State)>] = &[];
 }
 impl<S: Sets> Sets for GlobalSets<S> {
     const STATES: &'static [Option<(&'static str, State)>] = S::STATES;
+    const MESH: Option<MeshInfo> = S::MESH;
 }
 
 /// A mesh axis that can be added to the set `V` as varying.
@@ -392,6 +400,7 @@ impl<A: MeshAxis> Mentioned<A> for A {}
 macro_rules! sets { ($($a:ident $b:ident),*) => {
     impl<$($a: AxisSlot),*> Sets for ($($a,)*) {
         const STATES: &'static [Option<(&'static str, State)>] = &[$($a::STATE),*];
+        const MESH: Option<MeshInfo> = first_mesh(&[$($a::MESH),*]);
     }
     sets!(@ JoinRhs JoinSlot; $($a $b),*);
     sets!(@ AddRhs AddSlot; $($a $b),*);

@@ -1,6 +1,6 @@
 //! Dims, shapes (tuples of dims), and access to dims by number.
 
-use crate::axis::{Distinct, Shard, Unsharded};
+use crate::axis::{Distinct, MeshInfo, Shard, ShardOn, Unsharded};
 use crate::size::{Size, SplitsOver};
 use core::fmt;
 use core::marker::PhantomData;
@@ -19,6 +19,8 @@ pub struct DimInfo {
     /// The axes that shard the dim, major first, with their sizes.
     /// A size is `None` if it is known only at run time.
     pub axes: &'static [(&'static str, Option<usize>)],
+    /// The mesh of the axes. `None` if the dim is unsharded.
+    pub mesh: Option<MeshInfo>,
     /// Writes the size: its value or its name.
     pub show: fn(&mut fmt::Formatter<'_>) -> fmt::Result,
 }
@@ -50,8 +52,12 @@ pub trait DimType: 'static {
     /// The sharding.
     type Shard: Shard;
     /// The runtime description.
-    const INFO: DimInfo =
-        DimInfo { size: Self::Size::VALUE, axes: Self::Shard::AXES, show: Self::Size::show };
+    const INFO: DimInfo = DimInfo {
+        size: Self::Size::VALUE,
+        axes: Self::Shard::AXES,
+        mesh: Self::Shard::MESH,
+        show: Self::Size::show,
+    };
 }
 impl<S: Size, A: Shard> DimType for TDim<S, A> {
     type Size = S;
@@ -81,6 +87,12 @@ pub trait Shape: 'static {
     label = "a mesh axis shards two of its dims, or does not divide one"
 )]
 pub trait Formed: Shape {}
+/// A shape whose dims are sharded over axes of the mesh `M` only.
+#[diagnostic::on_unimplemented(
+    message = "an array of shape `{Self}` cannot be created on the mesh `{M}`",
+    label = "its dims must be sharded over axes of `{M}`"
+)]
+pub trait OnMesh<M>: Shape {}
 /// A shape whose sizes are all known at compile time.
 #[diagnostic::on_unimplemented(
     message = "a size of `{Self}` is not known when compiling",
@@ -209,6 +221,7 @@ macro_rules! shape {
             const DIMS: &'static [DimInfo] = &[$($d::INFO),*];
         }
         impl<$($d: DimType<Size: crate::size::KnownSize>),*> KnownShape for ($($d,)*) {}
+        impl<M, $($d: DimType<Shard: ShardOn<M>>),*> OnMesh<M> for ($($d,)*) {}
         impl<$($d: FormedDim),*> Formed for ($($d,)*) where ($($d,)*): AxesOnce {}
         shape!(@once [] $($d)*);
         shape!(@at [0 1 2 3 4 5 6 7] [] $($d)*);

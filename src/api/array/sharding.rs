@@ -17,6 +17,7 @@ use std::panic::Location;
 impl Array {
     /// Places the array on `mesh` with sharding `spec`, over explicit and auto axes.
     ///
+    /// `mesh` is a [`Mesh`] or a typed mesh.
     /// The array may be on no mesh, sharded differently, or on another mesh. It is an error if the
     /// sharded dimensions are not divisible by the size of their axes, or, outside of a trace, if
     /// the mesh is abstract.
@@ -32,8 +33,8 @@ impl Array {
     /// ```
     #[doc(alias("device_put", "distribute_tensor"))]
     #[track_caller]
-    pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
-        self.put_at(mesh, spec, CallSite::here("put"))
+    pub fn put(&self, mesh: &impl AsRef<Mesh>, spec: Spec) -> Array {
+        self.put_at(mesh.as_ref(), spec, CallSite::here("put"))
     }
     /// Implements [`Array::put`].
     pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {

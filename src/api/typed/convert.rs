@@ -1,5 +1,6 @@
 //! Conversion between typed and untyped arrays.
 
+use super::mesh::has_axes;
 use super::sets::{Sets, State};
 use super::shape::Shape as StaticShape;
 use super::{Typed, TypedArray};
@@ -40,6 +41,16 @@ fn type_mismatch<T: Element, S: StaticShape, V: Sets>(ty: &ArrayType) -> Option<
     if ty.rank() != S::DIMS.len() {
         return Some(wrong(ErrorKind::Shape, &format!(": its rank is {}", ty.rank())));
     }
+    // sharded types are of one mesh; unsharded ones accept any
+    let declared = S::DIMS.iter().find_map(|d| d.mesh).or(V::MESH);
+    if let (Some(mesh), Some(declared)) = (&ty.mesh, declared)
+        && !has_axes(mesh, declared.axes)
+    {
+        let fault = wrong(ErrorKind::Mesh, &format!(" on {declared}: the array is on {mesh}"));
+        return Some(
+            fault.help(format!("put it on the mesh of the type: `.put(&{}::mesh()?, ..)`", declared.name)),
+        );
+    }
     for (d, info) in S::DIMS.iter().enumerate() {
         if info.size.is_some_and(|n| n != ty.shape[d]) {
             let why = format!(": dimension {d} has size {}", ty.shape[d]);
@@ -49,16 +60,6 @@ fn type_mismatch<T: Element, S: StaticShape, V: Sets>(ty: &ArrayType) -> Option<
             let fault = wrong(ErrorKind::Sharding, &format!(": dimension {d} is sharded otherwise"))
                 .highlight_dim(0, d);
             return Some(fault.help(format!("reshard it first: `.reshard({})`", spec::<S, V>())));
-        }
-        for (name, size) in info.axes {
-            let found = ty.mesh.as_ref().and_then(|m| m.axis_size(*name).ok());
-            if size.is_some() && found.is_some() && *size != found {
-                let (want, found) = (size.unwrap_or(0), found.unwrap_or(0));
-                return Some(
-                    wrong(ErrorKind::Mesh, &format!(": mesh axis {name} has {found} devices, not {want}"))
-                        .highlight_dim(0, d),
-                );
-            }
         }
     }
     let same = |axes: &Axes, state| {

@@ -2,7 +2,7 @@
 
 use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
-use super::creation::TypedMesh;
+use super::mesh::TypedMesh;
 use super::sets::{AddAxis, AddTo, CompleteSets, CoveredBy, Mark, Sets, VaryingAxes};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, convert};
@@ -148,7 +148,7 @@ impl<M: MeshType, A: ShardMapOut<P, M>, P, const N: usize> ShardMapOut<P, M> for
 /// Returns the mesh of the arguments, or the declared one if they are unplaced.
 fn mesh_of<M: MeshType>(args: &[Array]) -> Result<Mesh> {
     let found = args.iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
-    let Some(mesh) = found else { return M::mesh() };
+    let Some(mesh) = found else { return Ok(M::mesh()?.untyped()) };
     if M::matches(&mesh) {
         return Ok(mesh);
     }

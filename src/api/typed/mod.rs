@@ -64,6 +64,7 @@ mod creation;
 mod elementwise;
 mod equal_sizes;
 mod manual;
+mod mesh;
 mod operators;
 mod products;
 mod reductions;
@@ -72,12 +73,13 @@ mod tree;
 
 pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
 pub use convert::SameElem;
-pub use creation::TypedMesh;
+pub use creation::Place;
 pub use elementwise::{
     AddResult, Bits, BroadcastWith, Float, Integer, JoinResult, MulResult, Number, Signed,
 };
 pub use half::{bf16, f16};
 pub use manual::{Manual, ShardMapIn, ShardMapOut};
+pub use mesh::{MeshOf, TypedMesh};
 pub use products::Product;
 pub use reductions::Summed;
 pub use shapes::{DimAt, MergeDims, NextDim, ReplaceDim, SplitDim, SplitResult};
@@ -96,7 +98,7 @@ pub mod prelude {
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
     // makes `T![bf16; ..]` resolve
-    pub use super::{Blocks, Manual, N, P, S, T, Typed, TypedArray, TypedMesh, dim, einsum, mesh};
+    pub use super::{Blocks, Manual, MeshOf, N, P, S, T, Typed, TypedArray, TypedMesh, dim, einsum, mesh};
     pub use super::{bf16, f16};
 }
 

@@ -296,6 +296,11 @@ impl Mesh {
         c
     }
 }
+impl AsRef<Mesh> for Mesh {
+    fn as_ref(&self) -> &Mesh {
+        self
+    }
+}
 impl PartialEq for Mesh {
     fn eq(&self, other: &Mesh) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0

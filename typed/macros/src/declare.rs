@@ -176,6 +176,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
             const NAME: &'static str = {:?};
             const SIZE: ::core::option::Option<usize> = {};
         }}
+        impl LIB::axis::HasAxis<AXIS> for MESH {{}}
         impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for AXIS {{ type Out = ({mine}); }}
         impl<{others}> LIB::sets::Member<({mine})> for AXIS {{ type Removed = ({none}); }}
         impl<{others}> LIB::sets::Mark<({none})> for AXIS {{ type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
