@@ -1,4 +1,4 @@
-//~ inside another mesh's `shard_map`, or outside any
+//~ a collective over mesh axis `X` is for the body of a `shard_map`, and this array is outside of any
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,5 +1,5 @@
-//~ an array from inside of a `shard_map` meets one from outside
-//~ pass an array of outside to `shard_map` as an argument
+//~ the operands vary, or are unreduced or reduced, over other mesh axes
+//~ a block does not meet an array of outside: pass the array to `shard_map` as an argument
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

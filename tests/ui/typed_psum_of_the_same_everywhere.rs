@@ -1,5 +1,5 @@
-//~ a sum over mesh axis `Y` needs a value that varies over `Y`; this one varies over `(X, Invariant)`
-//~ .pvary(Y)
+//~ a collective over `Y` needs a value that varies over each of these mesh axes; this one varies over `(X, Invariant)`
+//~ `.pvary(X)` first if each copy is to count as a separate value
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,4 +1,4 @@
-//~ a sum over `(X, X)` needs a value that varies over each of these mesh axes; this one varies over `(X, Y)`
+//~ a collective over `(X, X)` needs a value that varies over each of these mesh axes; this one varies over `(X, Y)`
 //~ name each axis once
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

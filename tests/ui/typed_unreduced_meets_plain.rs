@@ -1,5 +1,5 @@
-//~ an array from inside of a `shard_map` meets one from outside, or one with other sets
-//~ `.reshard(P![..])` makes it
+//~ the operands vary, or are unreduced or reduced, over other mesh axes
+//~ outside: `.reshard(P![..])` makes an unreduced sum
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

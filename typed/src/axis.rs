@@ -135,6 +135,12 @@ split!(A B);
 split!(A B C);
 
 /// Requires two shardings without a common mesh axis.
+#[diagnostic::on_unimplemented(
+    message = "the shardings `{Self}` and `{S}` are not known to have no mesh axis in common",
+    label = "a mesh axis shards only one dim of an array",
+    note = "`reshard` one of the dims, so that the axis is used once",
+    note = "in a generic function: `A: MeshAxis + DistinctAxis<B>` for two axes, `A: Shard + Distinct<B>` for two shardings"
+)]
 pub trait Distinct<S> {}
 impl<S: Shard> Distinct<S> for Unsharded {}
 impl<A: MeshAxis> Distinct<Unsharded> for A {}

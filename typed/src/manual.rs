@@ -2,7 +2,7 @@
 
 use crate::axis::{DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
 use crate::sets::{AddTo, Sets};
-use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape, Stretch, TDim};
+use crate::shape::{AxesOnce, DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
 
 /// The shape of one device's block of an array, and the axes over which the block varies.
@@ -123,28 +123,36 @@ along!([A] A);
 along!([A, B] (A, B), where A B);
 along!([A, B, C] (A, B, C), where A B A C B C);
 /// A shape whose dim `I` can be gathered along `A`.
+#[diagnostic::on_unimplemented(
+    message = "all_gather/all_to_all: dim `{I}` of `{Self}` cannot be made longer along `{A}`",
+    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`"
+)]
 pub trait GatherAt<A, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
 /// A shape whose dim `I` can be scattered along `A`.
+#[diagnostic::on_unimplemented(
+    message = "psum_scatter/all_to_all: dim `{I}` of `{Self}` cannot be cut along `{A}`",
+    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`"
+)]
 pub trait ScatterAt<A, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
 type Gathered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as GatherDim<A>>::Out>;
 type Scattered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as ScatterDim<A>>::Out>;
-impl<S: DimAccess<D<I>>, A, const I: usize> GatherAt<A, D<I>> for S
+impl<S: DimAccess<I>, A, I> GatherAt<A, I> for S
 where
     S::Dim: GatherDim<A>,
-    Gathered<S, A, D<I>>: Shape,
+    Gathered<S, A, I>: Shape,
 {
-    type Out = Gathered<S, A, D<I>>;
+    type Out = Gathered<S, A, I>;
 }
-impl<S: DimAccess<D<I>>, A, const I: usize> ScatterAt<A, D<I>> for S
+impl<S: DimAccess<I>, A, I> ScatterAt<A, I> for S
 where
     S::Dim: ScatterDim<A>,
-    Scattered<S, A, D<I>>: Shape,
+    Scattered<S, A, I>: Shape,
 {
-    type Out = Scattered<S, A, D<I>>;
+    type Out = Scattered<S, A, I>;
 }

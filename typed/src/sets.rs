@@ -84,10 +84,24 @@ pub trait AddAxis<V> {
     type Out: Sets;
 }
 /// A mesh axis over which a value with the set `V` varies.
-pub trait Member<V> {
+pub trait Member<V>: MeshAxis {
     /// The set without the axis.
     type Removed: Sets;
 }
+/// An axis along which a program for one device can communicate. No type implements this trait: it
+/// is the bound of the impls for sets outside of `shard_map`, and its message is theirs.
+#[diagnostic::on_unimplemented(
+    message = "a collective over mesh axis `{Self}` is for the body of a `shard_map`, and this array is outside of any",
+    label = "outside of a `shard_map`",
+    note = "outside, operations work on the whole array: `x.sum(D0)` sums over a dim, sharded or not, and `x.reshard(P![..])` moves data or makes an unreduced sum",
+    note = "in a body: `Pod.shard_map((x,), P![..], |(x,)| x.psum({Self}))`"
+)]
+pub trait InBody: MeshAxis {}
+macro_rules! outside_of_bodies { ($([$($g:ident)?] $sets:ty;)*) => { $(
+    impl<A: InBody $(, $g)?> Member<$sets> for A { type Removed = (); }
+    impl<A: InBody $(, $g)?> AddAxis<$sets> for A { type Out = (); }
+)* } }
+outside_of_bodies! { [] (); [V] GlobalSets<V>; }
 /// An axis whose slot in `V` is [`Invariant`].
 ///
 /// The slot may become varying, [`Unreduced`] or [`Reduced`].
@@ -150,27 +164,12 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
     type Reduced = <B as Mark<A::Reduced>>::Reduced;
 }
 
-/// A set that varies over axis `A`.
-#[diagnostic::on_unimplemented(
-    message = "a sum over mesh axis `{A}` needs a value that varies over `{A}`; this one varies over `{Self}`",
-    label = "every device along `{A}` already holds the same value",
-    note = "`()` is outside of `shard_map`; `Invariant` is an axis that the value does not vary over",
-    note = "if each device's copy is to count as a separate value, write `.pvary({A})` first"
-)]
-pub trait Varies<A> {
-    /// The set without the axis.
-    type Removed: Sets;
-}
-#[diagnostic::do_not_recommend]
-impl<V, A: Member<V>> Varies<A> for V {
-    type Removed = A::Removed;
-}
-
 /// Mesh axes over which a value with the sets `V` varies: `X` or `(X, Y)`.
 #[diagnostic::on_unimplemented(
-    message = "a sum over `{Self}` needs a value that varies over each of these mesh axes; this one varies over `{V}`",
+    message = "a collective over `{Self}` needs a value that varies over each of these mesh axes; this one varies over `{V}`",
     label = "name each axis once, of those over which devices hold different values: `X`, `(X, Y)`",
-    note = "`()` is outside of `shard_map`; `Invariant` is an axis that the value does not vary over"
+    note = "`Invariant` is an axis along which every device already holds the same value: `.pvary(X)` first if each copy is to count as a separate value",
+    note = "mesh axes are types: `psum(X)`, not `psum(\"X\")`"
 )]
 pub trait VaryingAxes<V> {
     /// The set without the axes.
@@ -179,18 +178,19 @@ pub trait VaryingAxes<V> {
     const NAMES: &'static [&'static str];
 }
 #[diagnostic::do_not_recommend]
-impl<V: Varies<A>, A: MeshAxis> VaryingAxes<V> for A {
-    type Removed = V::Removed;
+impl<V, A: Member<V>> VaryingAxes<V> for A {
+    type Removed = <A as Member<V>>::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME];
 }
-impl<V: Varies<A, Removed: Varies<B>>, A: MeshAxis, B: MeshAxis> VaryingAxes<V> for (A, B) {
-    type Removed = <V::Removed as Varies<B>>::Removed;
+type Less<V, A> = <A as Member<V>>::Removed;
+#[diagnostic::do_not_recommend]
+impl<V, A: Member<V>, B: Member<Less<V, A>>> VaryingAxes<V> for (A, B) {
+    type Removed = Less<Less<V, A>, B>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME];
 }
-impl<V: Varies<A, Removed: Varies<B, Removed: Varies<C>>>, A: MeshAxis, B: MeshAxis, C: MeshAxis>
-    VaryingAxes<V> for (A, B, C)
-{
-    type Removed = <<V::Removed as Varies<B>>::Removed as Varies<C>>::Removed;
+#[diagnostic::do_not_recommend]
+impl<V, A: Member<V>, B: Member<Less<V, A>>, C: Member<Less<Less<V, A>, B>>> VaryingAxes<V> for (A, B, C) {
+    type Removed = Less<Less<Less<V, A>, B>, C>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
 
@@ -269,10 +269,11 @@ impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
 macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => { $(
     $(#[$doc])*
     #[diagnostic::on_unimplemented(
-        message = "an array from inside of a `shard_map` meets one from outside, or one with other sets (`{V}` and `{Self}`)",
-        label = "one operand is the block of one device, or an unreduced sum; the other is not",
-        note = "pass an array of outside to `shard_map` as an argument",
-        note = "`GlobalSets<(Unreduced<X>, Invariant)>` is a sum over `X` that has not been made: `.reshard(P![..])` makes it"
+        message = "the operands vary, or are unreduced or reduced, over other mesh axes: `{V}` on the left and `{Self}` on the right",
+        label = "`{V}` meets `{Self}`",
+        note = "`()` is a plain array outside of `shard_map`; `GlobalSets<..>` is one that is `Unreduced` or `Reduced` over an axis; other tuples are blocks in a body",
+        note = "outside: `.reshard(P![..])` makes an unreduced sum, and a reduced array plain; `.reshard(P![..; R: X])` makes a plain array reduced",
+        note = "a block does not meet an array of outside: pass the array to `shard_map` as an argument"
     )]
     pub trait $rhs<V> {
         /// The sets of the result.
@@ -316,6 +317,15 @@ impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
 pub trait CompleteSets: Sets {}
 impl CompleteSets for () {}
 impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
+/// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
+#[diagnostic::on_unimplemented(
+    message = "`{Op}` needs a value, not a sum over a mesh axis that has not been made: the array is `{Self}`",
+    label = "this array is unreduced: each device has only its part of the sum",
+    note = "make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`; `sum` and `+` of unreduced arrays need no such step"
+)]
+pub trait CompleteFor<Op>: CompleteSets {}
+#[diagnostic::do_not_recommend]
+impl<V: CompleteSets, Op> CompleteFor<Op> for V {}
 /// Requires a value that can be combined with a scalar array, or multiplied by a scalar.
 ///
 /// Such a value is not unreduced and, in a `shard_map` body, not reduced.

@@ -137,7 +137,8 @@ pub const D7: D<7> = D;
 /// A dim number as an argument: [`D0`] … [`D7`], or a `typenum` integer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a dim number",
-    label = "expected `D0`, `D1`, .. `D7`, or a `typenum` integer up to 7"
+    label = "expected `D0`, `D1`, .. `D7`, or a `typenum` integer up to 7",
+    note = "dims and ranges are types: `x.transpose((D1, D0))`, `x.softmax(D1)`; `x.slice::<N![0], N![4], _>(D1)` is `ix![.., 0..4]`"
 )]
 pub trait DimNumber {
     /// The number as a type, in the form that the rules use.
@@ -150,6 +151,8 @@ impl<const I: usize> DimNumber for D<I> {
     const NUMBER: usize = I;
 }
 macro_rules! dim_numbers { ($($u:ident $i:literal)*) => { $(
+    // rustc's suggestions omit these: `typenum`'s integers print as nested bits
+    #[diagnostic::do_not_recommend]
     impl DimNumber for numbers::$u { type D = D<$i>; const NUMBER: usize = $i; }
 )* } }
 dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
@@ -209,13 +212,16 @@ other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     message = "einsum: the subscripts have another number of letters than `{Self}` has dims",
     label = "write one letter for each dim of the operand"
 )]
-pub trait Letters<Z>: Shape {}
+pub trait Letters<Z>: Shape {
+    /// The same shape. Without it rustc would go on to check the contracted dims.
+    type Same: Shape;
+}
 
 macro_rules! shape {
     ($rank:ident $n:literal $($d:ident)*) => {
         // otherwise rustc would list all ranks
         #[diagnostic::do_not_recommend]
-        impl<$($d: DimType),*> Letters<D<$n>> for ($($d,)*) {}
+        impl<$($d: DimType),*> Letters<D<$n>> for ($($d,)*) { type Same = Self; }
         impl<$($d: DimType),*> Shape for ($($d,)*) {
             type Rank = numbers::$rank;
             const DIMS: &'static [DimInfo] = &[$($d::INFO),*];
@@ -264,6 +270,20 @@ macro_rules! shape {
     };
     (@next $n:tt $l:tt) => {};
     (@next $n:tt [$($l:ident)*] $d:ident $($r:ident)*) => { shape!(@insert $n [$($l)* $d] $($r)*); };
+}
+/// No dim number. With these impls rustc does not take the only number that fits for the one that
+/// the program names.
+#[doc(hidden)]
+pub struct NoDim;
+#[doc(hidden)]
+impl<A: DimType> DimAccess<NoDim> for (A,) {
+    type Dim = A;
+    type Put<Q> = (Q,);
+    type Removed = ();
+}
+#[doc(hidden)]
+impl<Q: DimType> Insert<NoDim, Q> for () {
+    type Out = (Q,);
 }
 shape!(U0 0);
 shape!(U1 1 A);

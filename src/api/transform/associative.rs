@@ -6,7 +6,7 @@
 use super::control::{poisoned_tree, tree_of};
 use crate::api::array::Array;
 use crate::api::trace::{carried_errors, in_call, poison};
-use crate::api::tree::{Args, Output, Tree, collect};
+use crate::api::tree::{Args, Combined, Output, Tree, collect};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::ArrayType;
@@ -33,12 +33,18 @@ use crate::ir::program::CallSite;
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn associative_scan<A: Args, R: Output<Tree = A::Owned>>(
+pub fn associative_scan<A: Args, R: Output<Tree: Combined<A::Owned>>>(
     xs: A,
     d: i32,
     combine: impl Fn(A::Owned, A::Owned) -> R,
 ) -> A::Owned {
-    run(xs.into_tree(), d, false, &|a, b| combine(a, b).into_result(), CallSite::here("associative_scan"))
+    run(
+        xs.into_tree(),
+        d,
+        false,
+        &|a, b| combine(a, b).into_result().map(Combined::into_combined),
+        CallSite::here("associative_scan"),
+    )
 }
 
 /// Runs [`associative_scan`] from the end of dimension `d`.
@@ -54,13 +60,13 @@ pub fn associative_scan<A: Args, R: Output<Tree = A::Owned>>(
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn associative_scan_reverse<A: Args, R: Output<Tree = A::Owned>>(
+pub fn associative_scan_reverse<A: Args, R: Output<Tree: Combined<A::Owned>>>(
     xs: A,
     d: i32,
     combine: impl Fn(A::Owned, A::Owned) -> R,
 ) -> A::Owned {
     let call = CallSite::here("associative_scan_reverse");
-    run(xs.into_tree(), d, true, &|a, b| combine(a, b).into_result(), call)
+    run(xs.into_tree(), d, true, &|a, b| combine(a, b).into_result().map(Combined::into_combined), call)
 }
 
 fn run<T: Tree>(xs: T, d: i32, reverse: bool, combine: &dyn Fn(T, T) -> Result<T>, call: CallSite<'_>) -> T {

@@ -10,7 +10,7 @@ use super::jit::check_errors;
 use super::stages::mark_difference;
 use crate::api::array::Array;
 use crate::api::trace::{build, poison};
-use crate::api::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
+use crate::api::tree::{Args, CallArgs, Loss, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, TypePart};
 use crate::core::mesh::{Axes, AxisType};
 use crate::core::types::ArrayType;
@@ -177,7 +177,7 @@ fn constant_cotangent(b: &mut Builder, ty: &ArrayType, value: f64) -> Result<Val
 #[track_caller]
 pub fn jvp<A: Args, R: Output>(
     point: A,
-    tangent: impl Args<Owned = A::Owned>,
+    tangent: impl CallArgs<A::Owned>,
     f: impl Fn(A::Owned) -> R,
 ) -> (R::Tree, R::Tree) {
     let call = CallSite::here("jvp");
@@ -306,7 +306,7 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
     ///
     /// A cotangent has the tree and types of the value, with unreduced and reduced axes exchanged.
     #[track_caller]
-    pub fn call<C: Args<Owned = R>>(&self, cotangent: C) -> A {
+    pub fn call<C: CallArgs<R>>(&self, cotangent: C) -> A {
         let call = CallSite::here("vjp");
         self.pull(&cotangent.into_tree(), call).unwrap_or_else(|e| {
             let _ = poison(e.clone());

@@ -3,7 +3,7 @@
 use super::derivative::{grad, jvp, vjp};
 use super::vmap::vmap;
 use crate::api::array::Array;
-use crate::api::tree::{Args, Loss, Output};
+use crate::api::tree::{CallArgs, JacobianResult, Loss, Output};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType};
@@ -24,9 +24,9 @@ use crate::ir::program::typing::cotangent_type;
 /// ```
 #[doc(alias("jacobian"))]
 #[track_caller]
-pub fn jacrev<R: Output<Tree = Array>>(point: impl Args<Owned = Array>, f: impl Fn(Array) -> R) -> Array {
+pub fn jacrev<R: Output<Tree: JacobianResult>>(point: impl CallArgs<Array>, f: impl Fn(Array) -> R) -> Array {
     let point = point.into_tree();
-    let (y, pullback) = vjp(&point, f);
+    let (y, pullback) = vjp(&point, |x| f(x).into_result().map(JacobianResult::into_array));
     let (Ok(from), Ok(to)) = (point.type_ref(), y.type_ref()) else { return y };
     let rows = vmap(basis(&cotangent_type(to)), |cotangent: Array| pullback.call(cotangent));
     let shape: Vec<usize> = to.shape.iter().chain(from.shape.iter()).copied().collect();
@@ -45,10 +45,12 @@ pub fn jacrev<R: Output<Tree = Array>>(point: impl Args<Owned = Array>, f: impl 
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn jacfwd<R: Output<Tree = Array>>(point: impl Args<Owned = Array>, f: impl Fn(Array) -> R) -> Array {
+pub fn jacfwd<R: Output<Tree: JacobianResult>>(point: impl CallArgs<Array>, f: impl Fn(Array) -> R) -> Array {
     let point = point.into_tree();
     let Ok(from) = point.type_ref() else { return point };
-    let columns = vmap(basis(from), |tangent: Array| jvp(&point, tangent, &f).1);
+    let columns = vmap(basis(from), |tangent: Array| {
+        jvp(&point, tangent, |x| f(x).into_result().map(JacobianResult::into_array)).1
+    });
     let Ok(ty) = columns.type_ref() else { return columns };
     let shape: Vec<usize> = ty.shape[1..].iter().chain(from.shape.iter()).copied().collect();
     columns.moveaxis(0, -1).reshape(shape)
@@ -65,7 +67,7 @@ pub fn jacfwd<R: Output<Tree = Array>>(point: impl Args<Owned = Array>, f: impl 
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn hessian<R: Output<Tree: Loss>>(point: impl Args<Owned = Array>, f: impl Fn(Array) -> R) -> Array {
+pub fn hessian<R: Output<Tree: Loss>>(point: impl CallArgs<Array>, f: impl Fn(Array) -> R) -> Array {
     jacfwd(point, |x| grad(x, &f))
 }
 

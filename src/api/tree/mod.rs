@@ -158,6 +158,56 @@ impl<T> NextCarry<T> for T {
     }
 }
 
+/// The result of the body of a `scan`: the next carry, whose type `C` is that of the first carry,
+/// and the row of this step.
+#[diagnostic::on_unimplemented(
+    message = "the body of a `scan` returns a tuple of the next carry and a result, but this one returns `{Self}`",
+    label = "expected `(carry, result)`, where the carry is `{C}`",
+    note = "a scan without results returns `(carry, ())`"
+)]
+pub trait ScanStep<C> {
+    /// The tree of the row.
+    type Row: Tree;
+    /// Returns the carry and the row.
+    fn into_step(self) -> (C, Self::Row);
+}
+impl<C, T: NextCarry<C>, Y: Tree> ScanStep<C> for (T, Y) {
+    type Row = Y;
+    fn into_step(self) -> (C, Y) {
+        (self.0.into_carry(), self.1)
+    }
+}
+/// The result of the function of an `associative_scan`: a tree of the type `T` that it combines.
+#[diagnostic::on_unimplemented(
+    message = "the function of an `associative_scan` combines two trees into one of their type: it takes two `{T}` and returns `{Self}`",
+    label = "the function returns `{Self}`",
+    note = "restore the type at its end: `.reshard(P![..])`, `.convert()` or `.astype(..)`"
+)]
+pub trait Combined<T> {
+    /// Returns the tree.
+    fn into_combined(self) -> T;
+}
+impl<T> Combined<T> for T {
+    fn into_combined(self) -> T {
+        self
+    }
+}
+/// The result of a function whose Jacobian is computed: one untyped array.
+#[diagnostic::on_unimplemented(
+    message = "a Jacobian is that of a function of one `Array` that returns one `Array`, but this one returns `{Self}`",
+    label = "the function returns `{Self}`",
+    note = "pass and return untyped arrays, and state the type of the result: `jacrev(x.as_untyped(), |x| ..).typed::<T![..]>()?`"
+)]
+pub trait JacobianResult {
+    /// Returns the array.
+    fn into_array(self) -> Array;
+}
+impl JacobianResult for Array {
+    fn into_array(self) -> Array {
+        self
+    }
+}
+
 /// The result of a function passed to `grad`: a scalar loss, optionally with auxiliary values.
 ///
 /// Auxiliary values are the second element of a tuple.

@@ -1,6 +1,6 @@
 //! Functions on whole trees: `map`, `fold`, `leaves` and `put`.
 
-use super::{Args, Path, Specs, Tree, resolve};
+use super::{CallArgs, Path, Specs, Tree, resolve};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
 use crate::core::diagnostic::{Error, ErrorKind, Fault};
@@ -85,7 +85,7 @@ pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
 
 /// Folds all arrays of the tree into one, in order, such as a sum of squares.
 #[track_caller]
-pub fn fold<T: Tree, A: Args<Owned = Array>>(
+pub fn fold<T: Tree, A: CallArgs<Array>>(
     tree: &T,
     init: A,
     mut f: impl FnMut(Array, &Array) -> Array,

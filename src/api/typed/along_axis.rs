@@ -2,11 +2,11 @@
 
 use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::{PadDim, TakeRhs, TileDim};
-use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Push, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Num, Size};
-use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
+use super::{Float, Integer, Number, SameElem, Typed, TypedArray, op};
 use crate::api::array::{Array, stack};
 use crate::core::types::Element;
 
@@ -19,7 +19,7 @@ macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) =>
             T: $bound,
             S: DimAccess<I::D>,
             DimAt<S, I::D>: UnshardedDim,
-            V: CompleteSets,
+            V: CompleteFor<op::$name>,
         {
             let _ = along;
             Typed::from_rule_result(self.array.$name(I::NUMBER as i32))

@@ -172,6 +172,19 @@ impl<T: Element, V> Typed<T, (), V> {
     }
 }
 
+/// Implements `From<Array>`: if the types differ, the result carries the error.
+#[track_caller]
+pub(super) fn stated<T: Element, S: StaticShape, V: Sets>(array: Array) -> Typed<T, S, V> {
+    let array = match array.type_ref() {
+        Err(_) => array,
+        Ok(_) => match array.typed::<Typed<T, S, V>>() {
+            Ok(typed) => return typed,
+            Err(e) => crate::api::trace::poison(e),
+        },
+    };
+    Typed { array, marker: PhantomData }
+}
+
 impl Array {
     /// Checks this array against a static type, and wraps it.
     ///

@@ -2,9 +2,11 @@
 
 use super::equal_sizes::{any_open, elementwise_dims};
 use super::rules::broadcast::{ZipOf, ZipRhs};
-use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
+use super::sets::{
+    AddOf, AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets,
+};
 use super::shape::{DimInfo, Shape};
-use super::{SameElem, Typed, TypedArray, equal_sizes};
+use super::{SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::{Array, Operand, Term};
 use crate::core::types::Element;
 use crate::ir::program::CallSite;
@@ -51,7 +53,7 @@ macro_rules! unary { ($bound:ident: $($name:ident)*) => {
         pub fn $name(&self) -> Self
         where
             T: $bound,
-            V: CompleteSets,
+            V: CompleteFor<op::$name>,
         {
             Typed::from_rule_result(self.array.$name())
         }

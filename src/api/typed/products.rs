@@ -151,10 +151,10 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     ///
     /// [`einsum!`](crate::api::typed::einsum) calls it on every operand.
     #[doc(hidden)]
-    pub fn with_letters<N>(&self) -> &Self
+    pub fn with_letters<N>(&self) -> Typed<T, S::Same, V>
     where
         S: Letters<N>,
     {
-        self
+        Typed::from_rule_result(self.array.clone())
     }
 }

@@ -1,9 +1,9 @@
 //! Reductions over dims, softmax, and argmax.
 
 use super::rules::reduce::ReduceDims;
-use super::sets::{CompleteSets, Sets};
+use super::sets::{CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
-use super::{Bits, Float, Typed};
+use super::{Bits, Float, Typed, op};
 use crate::api::array::Dims;
 use crate::core::types::Element;
 use half::{bf16, f16};
@@ -25,7 +25,7 @@ fn dims<S: Shape, I: ReduceDims<S>>() -> Dims {
     if I::KEEP { Dims::keep(dims) } else { dims }
 }
 
-macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, $v:ident;)*) => {
+macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, $v:path;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
@@ -57,27 +57,27 @@ reductions! {
     /// ```
     sum Summed T::Sum, Sets;
     /// Multiplies the elements over dims.
-    prod Summed T::Sum, CompleteSets;
+    prod Summed T::Sum, CompleteFor<op::prod>;
     /// Returns the maximum over dims.
-    max Element T, CompleteSets;
+    max Element T, CompleteFor<op::max>;
     /// Returns the minimum over dims.
-    min Element T, CompleteSets;
+    min Element T, CompleteFor<op::min>;
     /// Returns the mean over dims.
-    mean Float T, CompleteSets;
+    mean Float T, CompleteFor<op::mean>;
     /// Returns the population variance over dims.
-    var Float T, CompleteSets;
+    var Float T, CompleteFor<op::var>;
     /// Returns the population standard deviation over dims.
-    std Float T, CompleteSets;
+    std Float T, CompleteFor<op::std>;
     /// Computes log Σ exp over dims.
-    logsumexp Float T, CompleteSets;
+    logsumexp Float T, CompleteFor<op::logsumexp>;
     /// Returns true where any element over dims is true or non-zero.
-    any Element bool, CompleteSets;
+    any Element bool, CompleteFor<op::any>;
     /// Returns true where all elements over dims are true or non-zero.
-    all Element bool, CompleteSets;
+    all Element bool, CompleteFor<op::all>;
     /// Computes the bitwise AND over dims.
-    bit_and Bits T, CompleteSets;
+    bit_and Bits T, CompleteFor<op::bit_and>;
     /// Computes the bitwise OR over dims.
-    bit_or Bits T, CompleteSets;
+    bit_or Bits T, CompleteFor<op::bit_or>;
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
@@ -86,7 +86,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
-        V: CompleteSets,
+        V: CompleteFor<op::softmax>,
     {
         let _ = over;
         Typed::from_rule_result(self.array.softmax(dims::<S, I>()))
@@ -96,7 +96,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn log_softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
-        V: CompleteSets,
+        V: CompleteFor<op::log_softmax>,
     {
         let _ = over;
         Typed::from_rule_result(self.array.log_softmax(dims::<S, I>()))
@@ -106,7 +106,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn argmax<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
     where
         S: DimAccess<I::D>,
-        V: CompleteSets,
+        V: CompleteFor<op::argmax>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmax(I::NUMBER as i32))
@@ -116,7 +116,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn argmin<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
     where
         S: DimAccess<I::D>,
-        V: CompleteSets,
+        V: CompleteFor<op::argmin>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmin(I::NUMBER as i32))

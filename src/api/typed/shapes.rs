@@ -1,7 +1,7 @@
 //! Resharding, and operations that reorder, split, slice and join dims.
 
 use super::rules::reshape_dims::{BroadcastOf, Factored, Permute, UnitDim, UnshardedShape, elements};
-use super::rules::reshard::{ReshardSets, Spec};
+use super::rules::reshard::ReshardTo;
 use super::rules::slice::{CutDim, EqualExceptDim, JoinDim, MergeDim, SliceDim};
 use super::sets::{AddOf, AddRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
@@ -40,14 +40,9 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn reshard<P>(&self, spec: P) -> Typed<T, <P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out>
-    where
-        P: Spec<S> + ReshardSets<S, V>,
-    {
+    pub fn reshard<P: ReshardTo<S, V>>(&self, spec: P) -> Typed<T, P::Shape, P::Sets> {
         let _ = spec;
-        Typed::from_rule_result(
-            self.array.reshard(convert::spec::<<P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out>()),
-        )
+        Typed::from_rule_result(self.array.reshard(convert::spec::<P::Shape, P::Sets>()))
     }
     /// Permutes the dims: `x.transpose((D1, D0))`.
     #[track_caller]

@@ -50,13 +50,12 @@ fn subscripts(it: &mut Input) -> Result<Subscripts> {
 /// Returns the operand, by reference, and the letters that are left.
 fn summed(operand: TokenStream, letters: &str, keep: impl Fn(char) -> bool) -> (TokenStream, String) {
     let mut out: TokenStream = tuple(operand);
-    let (count, all) = (letters.len(), letters.chars().all(&keep));
+    let count = letters.len();
     out.extend(code(&format!(".with_letters::<LIB::shape::D<{count}>>()")));
     for (i, _) in letters.char_indices().rev().filter(|(_, c)| !keep(*c)) {
         out.extend(code(&format!(".sum(LIB::shape::D::<{i}>)")));
     }
-    // `with_letters` returns a reference, a sum returns a new array
-    let out = if all { out } else { tuple(code("&").into_iter().chain(out).collect()) };
+    let out = tuple(code("&").into_iter().chain(out).collect());
     (out, letters.chars().filter(|c| keep(*c)).collect())
 }
 

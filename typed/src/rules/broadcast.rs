@@ -32,7 +32,8 @@ impl<Z: Size, S: Shard> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
 #[diagnostic::on_unimplemented(
     message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right have different sizes",
     label = "`{Self}` meets `{D2}`",
-    note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give",
+    note = "dims are paired from the last one backwards: give both dims one size, or insert a dim that repeats, `b.expand_dims(D1)`, to pair the others",
+    note = "a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait ZipDim<D2> {

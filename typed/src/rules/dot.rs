@@ -9,6 +9,8 @@ use crate::size::Size;
 #[diagnostic::on_unimplemented(
     message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) have different sizes",
     label = "`{Self}` would be contracted with `{D2}`",
+    note = "`matmul` and `dot` contract the last dim of the left operand with the last but one of the right; `einsum!` those with one letter that the result lacks",
+    note = "give both dims one size, or turn an operand: `a.matmul(&b.t())`",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait ContractDim<D2> {}
@@ -22,6 +24,8 @@ where
 #[diagnostic::on_unimplemented(
     message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) have different sizes",
     label = "`{Self}` would be contracted with `{D2}`",
+    note = "`matmul` and `dot` contract the last dim of the left operand with the last but one of the right; `einsum!` those with one letter that the result lacks",
+    note = "give both dims one size, or turn an operand: `a.matmul(&b.t())`",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait ContractDimTo<D2> {}
@@ -31,7 +35,8 @@ impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {
 /// Their shardings must agree like those of contracted dims. The result has the left operand's dim.
 #[diagnostic::on_unimplemented(
     message = "einsum: batch dims `{Self}` (left) and `{D2}` (right) have different sizes",
-    label = "batch dims `{Self}` and `{D2}`"
+    label = "batch dims `{Self}` and `{D2}`",
+    note = "a letter that both operands and the result have stands for dims of one size: give them one size, or write another letter"
 )]
 pub trait BatchDimPair<D2> {
     /// The dim of the result.

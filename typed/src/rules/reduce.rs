@@ -15,7 +15,10 @@ pub fn keep<I>(dims: I) -> Kept<I> {
 /// The dims of shape `S` to reduce over: `D1`, `(D0, D2)`, `..`, or `keep(D1)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name dims of `{S}` to reduce over",
-    label = "expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these"
+    label = "expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these",
+    note = "dims are named by types, so numbers do not name them: `D0` is the first, and none counts from the end",
+    note = "up to three dims are named together; `keep(D1)` keeps a reduced dim as `~`, which repeats",
+    note = "`max` and `min` reduce one array: `x.maximum(0.0)` compares with a number or another array"
 )]
 pub trait ReduceDims<S> {
     /// The shape of the result.
@@ -79,6 +82,21 @@ where
         vec![I, J]
     }
 }
+impl<S: DimAccess<D<K>>, const I: usize, const J: usize, const K: usize> ReduceDims<S>
+    for Kept<(D<I>, D<J>, D<K>)>
+where
+    D<I>: EarlierDim<D<J>>,
+    D<J>: EarlierDim<D<K>>,
+    Keep1<S, D<K>>: DimAccess<D<J>>,
+    Keep1<Keep1<S, D<K>>, D<J>>: DimAccess<D<I>>,
+    Keep1<Keep1<Keep1<S, D<K>>, D<J>>, D<I>>: Shape,
+{
+    type Out = Keep1<Keep1<Keep1<S, D<K>>, D<J>>, D<I>>;
+    const KEEP: bool = true;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I, J, K]
+    }
+}
 impl<S: DimAccess<D<K>>, const I: usize, const J: usize, const K: usize> ReduceDims<S> for (D<I>, D<J>, D<K>)
 where
     D<I>: EarlierDim<D<J>>,
@@ -107,6 +125,10 @@ impl<S: AllKept> ReduceDims<S> for Kept<RangeFull> {
     }
 }
 /// A shape whose dims can all be kept at size 1.
+#[diagnostic::on_unimplemented(
+    message = "`keep(..)` of all dims is for shapes of up to eight dims, not `{Self}`",
+    label = "not a shape of up to eight dims"
+)]
 pub trait AllKept: Shape {
     /// The shape of the result.
     type Out: Shape;
@@ -119,3 +141,7 @@ kept!(A Stretch);
 kept!(A Stretch B Stretch);
 kept!(A Stretch B Stretch C Stretch);
 kept!(A Stretch B Stretch C Stretch E Stretch);
+kept!(A Stretch B Stretch C Stretch E Stretch F Stretch);
+kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch);
+kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch H Stretch);
+kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch H Stretch I Stretch);

@@ -1,7 +1,7 @@
 //! Rules of transposing, squeezing, broadcasting and reshaping.
 
 use crate::axis::{Shard, Unsharded};
-use crate::shape::{D, DimAccess, DimType, OtherDim, Shape, Stretch, TDim};
+use crate::shape::{DimAccess, DimNumber, DimType, OtherDim, Shape, Stretch, TDim};
 use crate::size::{Num, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
@@ -21,10 +21,10 @@ macro_rules! permute {
         permute!(@pairs $me; $all [$($x $y)* $($a $r)+] $($r)+);
     };
     (@pairs $me:ty; [$($d:ident $i:ident)*] [$($x:ident $y:ident)*] $last:ident) => {
-        impl<$($d: DimType,)* $(const $i: usize),*> Permute<($(D<$i>,)*)> for $me
-        where $($me: DimAccess<D<$i>>,)* $(D<$x>: OtherDim<D<$y>>),* {
-            type Out = ($(<$me as DimAccess<D<$i>>>::Dim,)*);
-            const ORDER: &'static [usize] = &[$($i),*];
+        impl<$($d: DimType,)* $($i: DimNumber),*> Permute<($($i,)*)> for $me
+        where $($me: DimAccess<$i::D>,)* $($x::D: OtherDim<$y::D>),* {
+            type Out = ($(<$me as DimAccess<$i::D>>::Dim,)*);
+            const ORDER: &'static [usize] = &[$($i::NUMBER),*];
         }
     };
 }
@@ -116,6 +116,10 @@ pub const fn elements<S: Shape>() -> Option<usize> {
 }
 
 /// A dim that splits into a major factor `A`, which keeps the sharding, and a minor factor `B`.
+#[diagnostic::on_unimplemented(
+    message = "split_dim: dim `{Self}` cannot be split into `{A}` times `{B}`",
+    label = "the two factors multiply to the dim's size, and mesh axes that shard the dim divide the first"
+)]
 pub trait Factored<A, B>: DimType {
     /// The dim of the major factor.
     type Major: DimType;

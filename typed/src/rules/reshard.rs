@@ -59,7 +59,8 @@ impl RespecDim<KeptSharding> for Stretch {
 /// A spec for arrays of shape `S`: one entry for each dim.
 #[diagnostic::on_unimplemented(
     message = "spec `{Self}` does not fit the dims of `{S}`",
-    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim"
+    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim",
+    note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays"
 )]
 pub trait Spec<S> {
     /// The shape with the sharding of the spec.
@@ -98,19 +99,36 @@ impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<A> for TDim<Z, S> {}
 impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<(A,)> for TDim<Z, S> {}
 impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> UnshardedOver<(A, B)> for TDim<Z, S> {}
 
-/// The sets of the result of `reshard`, for a value of shape `S` and sets `V`.
+/// A spec that `reshard` takes, for an array of shape `S` and sets `V`.
 #[diagnostic::on_unimplemented(
-    message = "a value with the sets `{V}` cannot be resharded so",
-    label = "`reshard` is for values outside of `shard_map`; a sum that has not been made goes to a plain spec",
+    message = "reshard: spec `{Self}` does not fit an array of shape `{S}` and sets `{V}`",
+    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim",
+    note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays",
+    note = "an array that is unreduced or reduced goes to a plain spec first"
+)]
+pub trait ReshardTo<S, V> {
+    /// The shape of the result.
+    type Shape: Shape;
+    /// The sets of the result.
+    type Sets: Sets;
+}
+/// The sets of a value outside of `shard_map`.
+#[diagnostic::on_unimplemented(
+    message = "reshard: a block of one device, with the sets `{Self}`, cannot be resharded",
+    label = "`reshard` is for values outside of `shard_map`",
     note = "inside of `shard_map` collectives move data: `psum`, `all_gather`, `psum_scatter`, `all_to_all`, `ppermute`"
 )]
-pub trait ReshardSets<S, V> {
-    /// The sets of the result.
-    type Out: Sets;
-}
+pub trait OutsideSets: Sets {}
+impl OutsideSets for () {}
+impl<V: Sets> OutsideSets for GlobalSets<V> {}
 macro_rules! plain { ($($s:ident)*) => {
-    impl<S, $($s),*> ReshardSets<S, ()> for ($($s,)*) { type Out = (); }
-    impl<S, V, $($s),*> ReshardSets<S, GlobalSets<V>> for ($($s,)*) { type Out = (); }
+    impl<S, V: OutsideSets, $($s),*> ReshardTo<S, V> for ($($s,)*)
+    where
+        ($($s,)*): Spec<S>,
+    {
+        type Shape = <($($s,)*) as Spec<S>>::Out;
+        type Sets = ();
+    }
 } }
 plain!();
 plain!(S1);
@@ -122,30 +140,21 @@ plain!(S1 S2 S3 S4 S5 S6);
 plain!(S1 S2 S3 S4 S5 S6 S7);
 plain!(S1 S2 S3 S4 S5 S6 S7 S8);
 type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
-impl<S: UnshardedOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for LeftUnreduced<P, (A,)>
-where
-    (A,): MarkIn<EmptyOf<A>>,
-{
-    type Out = GlobalSets<<(A,) as MarkIn<EmptyOf<A>>>::Unreduced>;
+macro_rules! marked { ($([$($a:ident)*] $axes:ty;)*) => { $(
+    marked!(@ LeftUnreduced Unreduced [$($a)*] $axes);
+    marked!(@ MarkedReduced Reduced [$($a)*] $axes);
+)* };
+    (@ $spec:ident $mark:ident [$($a:ident)*] $axes:ty) => {
+        impl<S: UnshardedOver<$axes>, P: Spec<S>, A: MeshAxis $(, $a)*> ReshardTo<S, ()> for $spec<P, $axes>
+        where
+            $axes: MarkIn<EmptyOf<A>>,
+        {
+            type Shape = P::Out;
+            type Sets = GlobalSets<<$axes as MarkIn<EmptyOf<A>>>::$mark>;
+        }
+    };
 }
-impl<S: UnshardedOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for MarkedReduced<P, (A,)>
-where
-    (A,): MarkIn<EmptyOf<A>>,
-{
-    type Out = GlobalSets<<(A,) as MarkIn<EmptyOf<A>>>::Reduced>;
-}
-impl<S: UnshardedOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for LeftUnreduced<P, (A, B)>
-where
-    (A, B): MarkIn<EmptyOf<A>>,
-{
-    type Out = GlobalSets<<(A, B) as MarkIn<EmptyOf<A>>>::Unreduced>;
-}
-impl<S: UnshardedOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for MarkedReduced<P, (A, B)>
-where
-    (A, B): MarkIn<EmptyOf<A>>,
-{
-    type Out = GlobalSets<<(A, B) as MarkIn<EmptyOf<A>>>::Reduced>;
-}
+marked! { [] (A,); [B] (A, B); }
 
 /// The sets of a product of shapes `L` and `R`, with a stated result sharding.
 ///

@@ -215,11 +215,13 @@ where
 /// A shape that differs from `S` only in dim `I`.
 #[diagnostic::on_unimplemented(
     message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",
-    label = "all other dims are the same, sharding and all"
+    label = "all other dims are the same, sharding and all",
+    note = "`reshard` one operand to the other's sharding: `x.concat(&y.reshard(P![X, _]), D1)`"
 )]
 pub trait EqualExceptDim<I, S>: Shape {}
 #[diagnostic::do_not_recommend]
 impl<I, S: DimAccess<I>, R: DimAccess<I, Removed: SameType<S::Removed>>> EqualExceptDim<I, S> for R {}
 /// Requires two types to be one. As a bound it gives this crate's message instead of E0271.
+#[diagnostic::on_unimplemented(message = "expected `{T}`, found `{Self}`", label = "`{Self}` is not `{T}`")]
 pub trait SameType<T> {}
 impl<T> SameType<T> for T {}

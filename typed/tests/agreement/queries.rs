@@ -13,7 +13,7 @@ use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
 use atmesh_typed::rules::reduce::ReduceDims;
 use atmesh_typed::rules::reshape_dims::{Factored, Permute, UnitDim, UnshardedDim};
-use atmesh_typed::rules::reshard::{ProductSets, ReshardSets, Spec};
+use atmesh_typed::rules::reshard::{ProductSets, ReshardTo};
 use atmesh_typed::rules::slice::{
     CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, TakeRhs, TileDim,
 };
@@ -65,7 +65,7 @@ rules! {
     [S: Permute<P>, V: Sets, P] Move<S, V, P>: S::Out, V;
     [S: Insert<I, Stretch>, V: Sets, I] Expand<S, V, I>: S::Out, V;
     [S: DimAccess<I>, V: Sets, I] Squeeze<S, V, I>: S::Removed, V, where [S::Dim: UnitDim];
-    [S, V, P: Spec<S> + ReshardSets<S, V>] Reshard<S, V, P>: <P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out;
+    [S, V, P: ReshardTo<S, V>] Reshard<S, V, P>: <P as ReshardTo<S, V>>::Shape, <P as ReshardTo<S, V>>::Sets;
     [L, LV, R: MatmulRhs<L>, RV: ProductRhs<LV>] Matmul<L, LV, R, RV>: R::Out, RV::Out;
     [L, LV, R: MatmulToRhs<L, P>, RV: ProductRhs<LV>, P: ProductSets<L, R, RV::Out>] MatmulTo<L, LV, R, RV, P>: <R as MatmulToRhs<L, P>>::Out, P::Out;
     [L, LV, R: EinsumRhs<L, O, C>, RV: ProductRhs<LV>, O, C] Einsum<L, LV, R, RV, O, C>: R::Out, RV::Out;

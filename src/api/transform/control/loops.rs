@@ -6,7 +6,7 @@ use super::{RecordedClosure, ReturnedTree, poison_tree, poisoned_tree, tree_of, 
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::apply_control;
 use crate::api::transform::jit::check_errors;
-use crate::api::tree::{Args, NextCarry, Output, Path, Tree, collect, mismatch};
+use crate::api::tree::{Args, NextCarry, Output, Path, ScanStep, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType, Scalar};
@@ -116,16 +116,16 @@ fn fori_dynamic<T: Tree>(
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
+pub fn scan<A: Args, X: Args, R: Output<Tree: ScanStep<A::Owned>>>(
     init: A,
     xs: X,
     body: impl Fn(A::Owned, X::Owned) -> R,
-) -> (A::Owned, Y) {
+) -> (A::Owned, <R::Tree as ScanStep<A::Owned>>::Row) {
     scan_at(
         ScanOptions::default(),
         init.into_tree(),
         xs.into_tree(),
-        &|a, x| body(a, x).into_result(),
+        &|a, x| body(a, x).into_result().map(ScanStep::into_step),
         CallSite::here("scan"),
     )
 }
@@ -191,17 +191,17 @@ impl ScanOptions {
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn scan_with<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
+pub fn scan_with<A: Args, X: Args, R: Output<Tree: ScanStep<A::Owned>>>(
     init: A,
     xs: X,
     body: impl Fn(A::Owned, X::Owned) -> R,
     options: ScanOptions,
-) -> (A::Owned, Y) {
+) -> (A::Owned, <R::Tree as ScanStep<A::Owned>>::Row) {
     scan_at(
         options,
         init.into_tree(),
         xs.into_tree(),
-        &|a, x| body(a, x).into_result(),
+        &|a, x| body(a, x).into_result().map(ScanStep::into_step),
         CallSite::here("scan"),
     )
 }

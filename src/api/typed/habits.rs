@@ -1,0 +1,70 @@
+//! What programs of the untyped layer write that has another form here.
+
+use super::sets::Sets;
+use super::shape::Shape;
+use super::{Typed, convert};
+use crate::api::array::Array;
+use crate::core::diagnostic::Result;
+use crate::core::types::Element;
+use std::ops::Index;
+
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Returns the sizes of the dims, like [`Array::shape`], or the error that the array carries.
+    ///
+    /// They include those that are known only at run time. In a body of `shard_map`, the shape is
+    /// that of one device's block.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X, 2]>::ones(&Pod::mesh()?);
+    /// assert_eq!(x.shape()?, [4, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn shape(&self) -> Result<crate::core::types::Shape> {
+        self.array.shape()
+    }
+}
+
+/// Checks the array against the static type. If they differ, the result carries the error.
+///
+/// [`Array::typed`] returns the error instead.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::typed::prelude::*;
+/// mesh! { struct Pod { X: 2 } }
+/// let x: T![f32; 4@X] = Array::ones([4]).put(&Pod::mesh()?, p!["X"]).into();
+/// assert_eq!(x.to_vec()?, [1.0; 4]);
+/// let y: T![f32; 5] = Array::ones([4]).into();
+/// assert!(y.to_vec().is_err());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+impl<T: Element, S: Shape, V: Sets> From<Array> for Typed<T, S, V> {
+    #[track_caller]
+    fn from(array: Array) -> Self {
+        convert::stated(array)
+    }
+}
+
+/// An index of a typed array. No type implements this trait; its message states the typed form.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a typed array has no `x[..]`: the type of what `{Self}` picks is not stated",
+    label = "not an index of a typed array",
+    note = "a slice states its bounds as types: `x.slice::<N![0], N![1], _>(D0)`",
+    note = "other indices state the type of the result: `x.then::<T![f32; 16]>(|x| x.slice(ix![0]))?`",
+    note = "to read elements: `x.to_vec()?[0]`"
+)]
+pub trait TypedIndex {
+    /// The picked part.
+    type Part: ?Sized;
+    /// Returns the picked part.
+    fn pick(self, of: &Array) -> &Self::Part;
+}
+impl<T, S, V, I: TypedIndex> Index<I> for Typed<T, S, V> {
+    type Output = I::Part;
+    fn index(&self, index: I) -> &I::Part {
+        index.pick(&self.array)
+    }
+}

@@ -1,0 +1,11 @@
+//! The names of operations, as types: messages print them.
+
+#![allow(non_camel_case_types)]
+
+macro_rules! operations { ($($name:ident)*) => { $( #[doc = concat!("`", stringify!($name), "`.")] pub struct $name; )* } }
+operations! {
+    floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+    sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact sign square abs
+    prod max min mean var std logsumexp any all bit_and bit_or softmax log_softmax argmax argmin
+    sort argsort cumsum cumprod cummax cummin cumlogsumexp
+}
