@@ -213,7 +213,7 @@ other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     label = "write one letter for each dim of the operand"
 )]
 pub trait Letters<Z>: Shape {
-    /// The same shape. Without it rustc would go on to check the contracted dims.
+    /// The shape itself. Without it rustc would go on to check the contracted dims.
     type Same: Shape;
 }
 

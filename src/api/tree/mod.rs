@@ -94,7 +94,8 @@ pub trait Args {
 #[diagnostic::on_unimplemented(
     message = "the function takes `{I}`, but it is called with `{Self}`",
     label = "expected `{I}`: each array or tree by value or by reference",
-    note = "several arguments are one tuple: `f.call((&x, y))`",
+    note = "several arguments are one tuple: `f.call((&x, y))`; one is passed alone: `f.call(&x)`",
+    note = "pass an array of the type that the function takes: `.reshard(P![..])` and `.convert::<f32>()` make it from another",
     note = "a struct of arrays derives `Tree`, and `Clone` if it is passed by reference"
 )]
 pub trait CallArgs<I>: Args<Owned = I> {}

@@ -1,4 +1,4 @@
-//! What programs of the untyped layer write that has another form here.
+//! Habits of the untyped layer: methods that it has too, and messages that state the typed form.
 
 use super::sets::Sets;
 use super::shape::Shape;
