@@ -355,3 +355,27 @@ fn branches_loops_and_examples_keep_types() {
     let rows: T![f32; 8@X, 4@Y] = typed::vmap(&z, |row| row.matmul(&w));
     assert_eq!(rows.to_vec().unwrap(), z.matmul(&w).to_vec().unwrap());
 }
+
+#[test]
+fn all_kept_dims_and_sizes_are_those_of_the_dynamic_layer() -> Result<()> {
+    let pod = Pod::mesh()?;
+    let x = <T![f32; 4@X, 3, 8@Y]>::iota(&pod, D2) * 0.37 + 1.1;
+    let bits = |x: Array| x.to_vec::<f32>().map(|x| x.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    let untyped = x.as_untyped();
+    let mean: T![f32; ~, ~, ~] = x.mean(keep((D0, D1, D2)));
+    assert_eq!(bits(mean.untyped())?, bits(untyped.mean(Dims::keep([0, 1, 2])))?);
+    let var: T![f32; 4@X, ~, ~] = x.var(keep((D1, D2)));
+    assert_eq!(bits(var.untyped())?, bits(untyped.var(Dims::keep([1, 2])))?);
+    let five: T![f32; 4@X, ~, 3, ~, 8@Y] = x.expand_dims(D1).expand_dims(D3);
+    let all: T![f32; ~, ~, ~, ~, ~] = five.sum(keep(..));
+    assert_eq!(bits(all.untyped())?, bits(untyped.sum(..))?);
+    let turned: T![f32; 8@Y, 4@X, 3] = x.transpose((D2, D0, D1));
+    assert_eq!(bits(turned.clone().untyped())?, bits(untyped.transpose([2, 0, 1]))?);
+    assert_eq!(turned.shape()?, [8, 4, 3]);
+    let back: T![f32; 4@X, 3, 8@Y] = untyped.clone().into();
+    assert_eq!(bits(back.untyped())?, bits(untyped.clone())?);
+    let wrong: T![f32; 4@Y, 3, 8@X] = untyped.clone().into();
+    let error = wrong.sum(..).item().unwrap_err().to_string();
+    assert!(error.contains("the array is float32[4@X,3,8@Y], but the type is float32[4@Y,3,8@X]"), "{error}");
+    Ok(())
+}

@@ -1,5 +1,5 @@
 //~ a dim of size `B` cannot be sharded evenly over mesh axis `Data`
-//~ in a generic function: `B: SplitsOver<Data>`
+//~ in a generic function, the bound of a size `B` is `B: SplitsOver<Data>`
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }
 fn main() {}

@@ -75,11 +75,12 @@ impl<S: Sets> Sets for GlobalSets<S> {
 
 /// A mesh axis that can be added to the set `V` as varying.
 #[diagnostic::on_unimplemented(
-    message = "`{V}` is not a set of axes of the mesh of `{Self}`",
-    label = "inside another mesh's `shard_map`, or outside any",
-    note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over this mesh"
+    message = "`{Self}` is not an axis of the mesh of this block, which varies over `{V}`",
+    label = "expected an axis of the mesh whose `shard_map` this body belongs to",
+    note = "mesh axes are types: `ppermute(X, ..)`, not `ppermute(\"X\", ..)`",
+    note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over the mesh of `{Self}`"
 )]
-pub trait AddAxis<V> {
+pub trait AddAxis<V>: MeshAxis {
     /// The set with the axis added.
     type Out: Sets;
 }
@@ -126,21 +127,17 @@ type AddAxisOf<V, A> = <A as AddAxis<V>>::Out;
 impl<V: Sets> AddTo<V> for Unsharded {
     type Out = V;
 }
-impl<V, A: MeshAxis + AddAxis<V>> AddTo<V> for A {
+impl<V, A: AddAxis<V>> AddTo<V> for A {
     type Out = AddAxisOf<V, A>;
 }
-impl<V, A: MeshAxis + AddAxis<V>> AddTo<V> for (A,) {
+impl<V, A: AddAxis<V>> AddTo<V> for (A,) {
     type Out = AddAxisOf<V, A>;
 }
-impl<V, A: MeshAxis + AddAxis<V>, B: MeshAxis + AddAxis<AddAxisOf<V, A>>> AddTo<V> for (A, B) {
+impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>> AddTo<V> for (A, B) {
     type Out = AddAxisOf<AddAxisOf<V, A>, B>;
 }
-impl<
-    V,
-    A: MeshAxis + AddAxis<V>,
-    B: MeshAxis + AddAxis<AddAxisOf<V, A>>,
-    C: MeshAxis + AddAxis<AddAxisOf<AddAxisOf<V, A>, B>>,
-> AddTo<V> for (A, B, C)
+impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>, C: AddAxis<AddAxisOf<AddAxisOf<V, A>, B>>> AddTo<V>
+    for (A, B, C)
 {
     type Out = AddAxisOf<AddAxisOf<AddAxisOf<V, A>, B>, C>;
 }
@@ -182,15 +179,17 @@ impl<V, A: Member<V>> VaryingAxes<V> for A {
     type Removed = <A as Member<V>>::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME];
 }
-type Less<V, A> = <A as Member<V>>::Removed;
+type RemovedAxis<V, A> = <A as Member<V>>::Removed;
 #[diagnostic::do_not_recommend]
-impl<V, A: Member<V>, B: Member<Less<V, A>>> VaryingAxes<V> for (A, B) {
-    type Removed = Less<Less<V, A>, B>;
+impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>> VaryingAxes<V> for (A, B) {
+    type Removed = RemovedAxis<RemovedAxis<V, A>, B>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME];
 }
 #[diagnostic::do_not_recommend]
-impl<V, A: Member<V>, B: Member<Less<V, A>>, C: Member<Less<Less<V, A>, B>>> VaryingAxes<V> for (A, B, C) {
-    type Removed = Less<Less<Less<V, A>, B>, C>;
+impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<RemovedAxis<V, A>, B>>>
+    VaryingAxes<V> for (A, B, C)
+{
+    type Removed = RemovedAxis<RemovedAxis<RemovedAxis<V, A>, B>, C>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
 
@@ -396,6 +395,11 @@ impl<S: Dual> Dual for GlobalSets<S> {
 /// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
 ///
 /// `V` must contain every axis over which the value varies.
+#[diagnostic::on_unimplemented(
+    message = "the body of a `shard_map` returns an array that is no block of its mesh: its sets are `{Self}`",
+    label = "an array of outside, of another mesh, or an unreduced one",
+    note = "pass arrays of outside to `shard_map` as arguments, and return what the body computes from its blocks"
+)]
 pub trait CoveredBy<V> {}
 /// The slot of a value that may leave a `shard_map`: empty, or an axis that the out spec names.
 #[diagnostic::on_unimplemented(

@@ -81,6 +81,14 @@ pub trait Shape: 'static {
     const DIMS: &'static [DimInfo];
 }
 
+/// The shape of a scalar, which has no dims.
+#[diagnostic::on_unimplemented(
+    message = "item: an array of shape `{Self}` is not a scalar",
+    label = "this array has dims",
+    note = "make a scalar first: `x.sum(..).item()?`; `x.to_vec()?` returns all elements"
+)]
+pub trait ScalarShape: Shape {}
+impl ScalarShape for () {}
 /// A valid shape: each axis divides the dim that it shards, and shards only one dim.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape that an array can have",

@@ -1,7 +1,7 @@
 //! Operations along one dim: sorting, cumulative sums, rolling, padding, stacking and indexing.
 
 use super::rules::reshape_dims::UnshardedDim;
-use super::rules::slice::{PadDim, TakeRhs, TileDim};
+use super::rules::slice::{PadDim, StackRhs, TakeRhs, TileDim};
 use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Push, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
@@ -162,7 +162,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Stacks this and another array of the same shape and sharding along a new dim of size 2.
     #[track_caller]
-    pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape = S>, I: DimNumber>(
+    pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape: StackRhs<S>>, I: DimNumber>(
         &self,
         b: &R,
         at: I,

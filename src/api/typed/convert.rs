@@ -2,7 +2,7 @@
 
 use super::mesh::has_axes;
 use super::sets::{Sets, State};
-use super::shape::Shape as StaticShape;
+use super::shape::{ScalarShape, Shape as StaticShape};
 use super::{Typed, TypedArray};
 use crate::api::array::Array;
 use crate::core::axes::{Axes, Spec};
@@ -164,10 +164,14 @@ impl<T, S, V> Typed<T, S, V> {
         self.array.to_vec()
     }
 }
-impl<T: Element, V> Typed<T, (), V> {
+impl<T, S, V> Typed<T, S, V> {
     /// Returns the element of a scalar, like [`Array::item`].
     #[track_caller]
-    pub fn item(&self) -> Result<T> {
+    pub fn item(&self) -> Result<T>
+    where
+        T: Element,
+        S: ScalarShape,
+    {
         self.array.item()
     }
 }

@@ -213,7 +213,7 @@ pub trait Manual: MeshType {
     }
     /// Returns the device's position along a mesh axis, inside a `shard_map` body.
     #[track_caller]
-    fn axis_index<A: MeshAxis + AddAxis<Self::Empty>>(
+    fn axis_index<A: AddAxis<Self::Empty>>(
         self,
         axis: A,
     ) -> Typed<i32, (), <A as AddAxis<Self::Empty>>::Out> {
@@ -341,11 +341,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ///
     /// A device that receives nothing gets zeros.
     #[track_caller]
-    pub fn ppermute<A: MeshAxis + AddAxis<V>>(
-        &self,
-        axis: A,
-        how: impl Into<Permutation>,
-    ) -> Typed<T, S, A::Out>
+    pub fn ppermute<A: AddAxis<V>>(&self, axis: A, how: impl Into<Permutation>) -> Typed<T, S, A::Out>
     where
         V: CompleteSets,
     {

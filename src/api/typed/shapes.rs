@@ -64,9 +64,11 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Transposes a matrix.
     #[track_caller]
-    pub fn t(&self) -> Typed<T, S::Out, V>
+    pub fn t<R>(&self) -> Typed<T, R, V>
     where
-        S: Permute<(D<1>, D<0>)>,
+        // with a projection as the result, rustc would say that the method does not exist
+        S: Permute<(D<1>, D<0>), Out = R>,
+        R: Shape,
     {
         Typed::from_rule_result(self.array.transpose(S::ORDER))
     }

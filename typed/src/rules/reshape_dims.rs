@@ -6,7 +6,7 @@ use crate::size::{Num, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
 #[diagnostic::on_unimplemented(
-    message = "`{P}` does not permute the dims of `{Self}`",
+    message = "transpose: `{P}` does not permute the dims of `{Self}`",
     label = "name every dim of the array once: `x.transpose((D1, D0))`"
 )]
 pub trait Permute<P>: Shape {
@@ -39,7 +39,7 @@ permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
 
 /// A dim of size 1, which `squeeze` can remove.
 #[diagnostic::on_unimplemented(
-    message = "a dim `{Self}` cannot be taken away: its size is not 1",
+    message = "squeeze: dim `{Self}` cannot be taken away: its size is not 1",
     label = "`squeeze` takes dims of size 1"
 )]
 pub trait UnitDim: DimType {}
@@ -48,13 +48,13 @@ impl<S: Shard> UnitDim for TDim<Num<1>, S> {}
 
 /// A shape to which arrays of shape `S` can be broadcast.
 #[diagnostic::on_unimplemented(
-    message = "an array of shape `{S}` cannot be broadcast to `{Self}`",
+    message = "broadcast_to: an array of shape `{S}` cannot be broadcast to `{Self}`",
     label = "its dims are the last dims of the new shape; `~` may become any unsharded dim, new dims are unsharded"
 )]
 pub trait BroadcastOf<S>: Shape {}
 /// A dim to which a dim `A` can be broadcast.
 #[diagnostic::on_unimplemented(
-    message = "a dim `{A}` cannot be broadcast to a dim `{Self}`",
+    message = "broadcast_to: a dim `{A}` cannot be broadcast to a dim `{Self}`",
     label = "`{A}` stays as it is, sharding and all; `~` may become any unsharded dim"
 )]
 pub trait BroadcastDim<A>: DimType {}

@@ -144,12 +144,20 @@ pub trait CutDim<A, B>: DimType {
     /// The second piece.
     type Second: DimType;
 }
-impl<Z: Size, S: Shard, A: SplitsOver<S> + AddSize<B, Out = Z>, B: SplitsOver<S>> CutDim<A, B>
+impl<Z: Size, S: Shard, A: SplitsOver<S> + AddSize<B, Out: PiecesOf<Z>>, B: SplitsOver<S>> CutDim<A, B>
     for TDim<Z, S>
 {
     type First = TDim<A, S>;
     type Second = TDim<B, S>;
 }
+/// The size of all pieces together, which is the size `Z` of the dim that is split.
+#[diagnostic::on_unimplemented(
+    message = "split: the sizes of the pieces add up to `{Self}`, but the dim has size `{Z}`",
+    label = "`{Self}` is not `{Z}`",
+    note = "name the sizes of both pieces: `x.split::<N![2], N![6], _>(D0)` for a dim of 8"
+)]
+pub trait PiecesOf<Z> {}
+impl<Z> PiecesOf<Z> for Z {}
 /// An unsharded dim that can be sliced from `A` to `B`.
 #[diagnostic::on_unimplemented(
     message = "dim `{Self}` cannot be sliced from `{A}` to `{B}` in types",
@@ -221,6 +229,15 @@ where
 pub trait EqualExceptDim<I, S>: Shape {}
 #[diagnostic::do_not_recommend]
 impl<I, S: DimAccess<I>, R: DimAccess<I, Removed: SameType<S::Removed>>> EqualExceptDim<I, S> for R {}
+/// A shape that arrays of shape `S` can be stacked with: the same shape.
+#[diagnostic::on_unimplemented(
+    message = "stack: shapes `{S}` and `{Self}` differ",
+    label = "stacked arrays have one shape, sharding and all",
+    note = "`reshard` one operand to the other's sharding: `x.stack(&y.reshard(P![X, _]), D0)`"
+)]
+pub trait StackRhs<S>: Shape {}
+#[diagnostic::do_not_recommend]
+impl<S: Shape> StackRhs<S> for S {}
 /// Requires two types to be one. As a bound it gives this crate's message instead of E0271.
 #[diagnostic::on_unimplemented(message = "expected `{T}`, found `{Self}`", label = "`{Self}` is not `{T}`")]
 pub trait SameType<T> {}

@@ -8,7 +8,7 @@ use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
     message = "a dim of size `{Self}` cannot be sharded evenly over mesh axis `{A}`",
     label = "`{Self}` is not known to be a multiple of the size of `{A}`",
     note = "every device along a mesh axis holds an equal part of the dim, so the axis size must divide the dim: shard another dim, or `pad` this one first",
-    note = "in a generic function: `{Self}: SplitsOver<{A}>`",
+    note = "in a generic function, the bound of a size `B` is `B: SplitsOver<{A}>`",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait SplitsOver<A>: Size {
