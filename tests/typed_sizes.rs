@@ -77,3 +77,78 @@ fn a_trace_reports_it_too() {
     let g = grad(&rows::<V>(&[4]), |x| (&x * &rows::<V>(&[1])).sum(..));
     fails(&g, &["mul", "both are `Batch`"]);
 }
+
+/// Returns an array of four and one of a single element, which the types call one size.
+fn four_and_one() -> (T![f32; Batch], T![f32; Batch]) {
+    (rows(&[4]), rows(&[1]))
+}
+fn total(x: &T![f32; Batch], y: &T![f32; Batch]) -> T![f32;] {
+    x.sum(..) + y.sum(..)
+}
+
+#[test]
+fn one_name_is_one_size_among_the_arguments_of_a_call() {
+    let (four, one) = four_and_one();
+    let f = jit(|x: &T![f32; Batch], y: &T![f32; Batch]| total(x, y));
+    let error = f.call((&four, &one)).unwrap_err().unquoted();
+    for text in [
+        "jit: dimension 0 of the argument `0` has size 4, dimension 0 of the argument `1` size 1, but the types \
+         call both `Batch`: within a call, one name is one size",
+        "float32[4], float32[1]",
+        "to repeat the argument `1`, write `~` instead of `Batch` in its type",
+        "tests/typed_sizes.rs",
+    ] {
+        assert!(error.contains(text), "no {text:?} in {error}");
+    }
+    assert_eq!(f.call((&four, &four)).unwrap().item().unwrap(), 8.0);
+    assert_eq!(f.call((&one, &one)).unwrap().item().unwrap(), 2.0);
+    assert!(f.call((&four, &one)).is_err(), "also after other calls");
+    assert!(f.trace((&four, &one)).is_err() && f.lower((&one, &four)).is_err());
+    let inside = jit(|x: &T![f32; ?], y: &T![f32; ?]| {
+        let of = |x: &T![f32; ?]| x.then::<T![f32; Batch]>(Clone::clone).unwrap();
+        jit(|x: &T![f32; Batch], y: &T![f32; Batch]| total(x, y)).call((of(x), of(y)))
+    });
+    let any = |n| rows::<T![f32; ?]>(&[n]);
+    assert!(inside.call((any(3), any(3))).is_ok());
+    assert!(inside.call((any(3), any(1))).is_err());
+}
+
+#[test]
+fn transformed_functions_compare_sizes_too() {
+    let (four, one) = four_and_one();
+    let both = (four.clone(), one.clone());
+    let texts = |op| [op, "of the argument `0` has size 4", "call both `Batch`", "tests/typed_sizes.rs"];
+    fails(&grad(&both, |(x, y)| total(&x, &y)).0, &texts("grad"));
+    fails(&atmesh::value_and_grad(&both, |(x, y)| total(&x, &y)).0, &texts("value_and_grad"));
+    fails(&atmesh::vjp(&both, |(x, y)| total(&x, &y)).0, &texts("vjp"));
+    fails(&atmesh::checkpoint(&both, |(x, y)| total(&x, &y)), &texts("checkpoint"));
+    let carry = |op| [op, "of the carry `0` has size 4", "call both `Batch`", "tests/typed_sizes.rs"];
+    fails(&fori_loop(0..2, &both, |_, (x, y)| (x, y)).0, &carry("fori_loop"));
+    fails(&while_loop(&both, |(x, _)| x.sum(..).lt(0.0), |(x, y)| (x, y)).1, &carry("while_loop"));
+    let scanned = rows::<T![f32; Batch, 2]>(&[3, 2]);
+    let (last, stacked) = typed::scan(&four, &scanned, |x, row: T![f32; 2]| (x, row));
+    let texts = ["scan", "dimension 0 of the carry has size 4, dimension 0 of the scanned array size 3"];
+    fails(&last, &texts);
+    fails(&stacked, &texts);
+    let chosen = cond(four.sum(..).gt(0.0), || both.clone(), || both.clone());
+    fails(&chosen.0, &["cond", "of the result `0` has size 4", "call both `Batch`"]);
+    let (short, long) = (|| rows::<T![f32; Batch]>(&[1]), || rows::<T![f32; Batch]>(&[4]));
+    fails(&cond(four.sum(..).gt(0.0), short, long), &["cond", "float32[1]", "float32[4]"]);
+}
+
+#[test]
+fn blocks_compare_sizes_too() {
+    let pod = Pod::mesh().unwrap();
+    let on = |n: usize| -> T![f32; Batch@X] { Array::ones([n]).put(&pod, p!["X"]).typed().unwrap() };
+    let run = |x: T![f32; Batch@X], y: T![f32; Batch@X]| -> T![f32;] {
+        Pod.shard_map((x, y), P![], |(x, y)| (x.sum(..) + y.sum(..)).psum(X))
+    };
+    assert_eq!(run(on(4), on(4)).item().unwrap(), 8.0);
+    let texts =
+        ["shard_map", "of the argument `0` has size 4, dimension 0 of the argument `1` size 2", "Batch"];
+    fails(&run(on(4), on(2)), &texts);
+    let added =
+        |x: T![f32; ?@X], y: T![f32; ?@X]| -> T![f32; ?@X] { Pod.shard_map((x, y), P![X], |(x, y)| &x + &y) };
+    let any = |n: usize| -> T![f32; ?@X] { Array::ones([n]).put(&pod, p!["X"]).typed().unwrap() };
+    fails(&added(any(8), any(2)), &["add", "has size 4", "size 1", "both are `?/X`"]);
+}

@@ -66,7 +66,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         #[automatically_derived]
         impl<__Mesh, #(#params: ::atmesh::typed::ShardMapIn<__Mesh>),*> ::atmesh::typed::ShardMapIn<__Mesh> for #name<#(#params),*> {
             type Local = #name<#(<#params as ::atmesh::typed::ShardMapIn<__Mesh>>::Local),*>;
-            fn arrays(self, into: &mut ::std::vec::Vec<::atmesh::Array>) {
+            fn arrays(self, into: &mut ::atmesh::typed::ShardMapArguments) {
                 #(::atmesh::typed::ShardMapIn::<__Mesh>::arrays(self.#members, into);)*
             }
             fn blocks(from: &mut dyn ::core::iter::Iterator<Item = ::atmesh::Array>) -> Self::Local {

@@ -2,6 +2,7 @@
 
 use crate::axis::{Distinct, MeshInfo, Shard, ShardOn, Unsharded};
 use crate::size::{Size, SplitsOver};
+use core::any::TypeId;
 use core::fmt;
 use core::marker::PhantomData;
 use typenum::consts as numbers;
@@ -16,6 +17,8 @@ pub struct Stretch;
 pub struct DimInfo {
     /// The size. `None` if it is known only at run time.
     pub size: Option<usize>,
+    /// The name of a size that is known only at run time, as a type. `None` for `?`.
+    pub name: Option<TypeId>,
     /// The axes that shard the dim, major first, with their sizes.
     /// A size is `None` if it is known only at run time.
     pub axes: &'static [(&'static str, Option<usize>)],
@@ -54,6 +57,10 @@ pub trait DimType: 'static {
     /// The runtime description.
     const INFO: DimInfo = DimInfo {
         size: Self::Size::VALUE,
+        name: match Self::Size::VALUE {
+            None if !Self::Size::IS_ANY => Some(TypeId::of::<Self::Size>()),
+            _ => None,
+        },
         axes: Self::Shard::AXES,
         mesh: Self::Shard::MESH,
         show: Self::Size::show,

@@ -11,7 +11,7 @@ use crate::api::array::Array;
 use crate::api::trace::{OpenTrace, Setting, apply_control, apply1, setting};
 use crate::api::transform::control::{RecordedClosure, tree_of};
 use crate::api::transform::{
-    Compiled, Jit, Lowered, OutputTree, Traced, WrapperMarker, boxed_body, check_errors,
+    Compiled, Jit, Lowered, OutputTree, Traced, WrapperMarker, boxed_body, check_arguments, check_errors,
 };
 use crate::api::tree::{CallArgs, Func, Output, SpecTree, Specs, Tree, collect, resolve};
 use crate::core::diagnostic::{Error, Result, SourceLocation};
@@ -197,7 +197,7 @@ impl_func!(ShardMap<'_, I, O>, &ShardMap<'_, I, O>);
 fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: &I) -> Result<O> {
     let call = CallSite::new("shard_map", s.location);
     let at = |e: Error| call.locate(e);
-    check_errors(input)?;
+    check_arguments(input, call)?;
     let mesh = enclosing_mesh(&s.mesh);
     let axes = s.axes.clone().unwrap_or_else(|| {
         let open = |a: &Axis| mesh.axis_type(*a) != Some(AxisType::Manual);

@@ -28,7 +28,7 @@ pub use device::{Device, Peer};
 use crate::api::array::Array;
 use crate::api::trace::Repr;
 use crate::api::trace::eager::runs_device_code;
-use crate::api::tree::{CallArgs, Path, SpecTree, Specs, Tree, resolve};
+use crate::api::tree::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, AxisType, Mesh};
 use crate::core::sharding::{Block as Held, Sharding, Spec, blocks_unchecked, check_divides, check_spec};
@@ -39,6 +39,7 @@ use crate::exec::runtime::sync::atomic::AtomicUsize;
 use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::thread_pool;
 use crate::exec::runtime::{ArrayData, Buffer};
+use crate::ir::program::CallSite;
 use crate::kernels;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -140,6 +141,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         for axis in self.axes.iter() {
             manual = manual.with_axis_types(axis, AxisType::Manual)?;
         }
+        NamedSizes::of(&args, "argument").check(CallSite::new("spmd", self.location))?;
         let inputs = self.input_blocks(&args, &manual)?;
         let template = O::filled_with(&Error::internal("no result"));
         let results = self.run_on_devices(&inputs)?;

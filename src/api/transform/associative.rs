@@ -6,7 +6,7 @@
 use super::control::{poisoned_tree, tree_of};
 use crate::api::array::Array;
 use crate::api::trace::{carried_errors, in_call, poison};
-use crate::api::tree::{Args, Combined, Output, Tree, collect};
+use crate::api::tree::{Args, Combined, NamedSizes, Output, Tree, collect};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::ArrayType;
@@ -71,7 +71,8 @@ pub fn associative_scan_reverse<A: Args, R: Output<Tree: Combined<A::Owned>>>(
 
 fn run<T: Tree>(xs: T, d: i32, reverse: bool, combine: &dyn Fn(T, T) -> Result<T>, call: CallSite<'_>) -> T {
     let all = collect(&xs);
-    let made = match carried_errors(all.iter()) {
+    let named = NamedSizes::of(&xs, "argument").check(call).err();
+    let made = match carried_errors(all.iter()).or(named) {
         Some(e) => Err(e),
         None => checked_axis(&all, d).map_err(|fault| {
             let types = all.iter().filter_map(|a| a.ty().ok()).map(|ty| ty.to_string()).collect();

@@ -6,7 +6,7 @@
 //! call, and the executable of an equal program is reused.
 
 use super::control::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of, unify};
-use super::jit::check_errors;
+use super::jit::{check_arguments, check_errors};
 use super::stages::mark_difference;
 use crate::api::array::Array;
 use crate::api::trace::{build, poison};
@@ -77,7 +77,7 @@ fn record<A: Tree, R: Tree>(
     f: &dyn Fn(A) -> Result<R>,
     call: CallSite<'_>,
 ) -> Result<(Program, Vec<Array>, R)> {
-    check_errors(at)?;
+    check_arguments(at, call)?;
     let leaves = collect(at);
     let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
     let mut errors = Vec::new();
@@ -449,7 +449,7 @@ fn run_checkpoint<A: Tree, R: Tree>(
 ) -> R {
     let returned = ReturnedTree::new();
     let run = || -> Result<R> {
-        check_errors(&at)?;
+        check_arguments(&at, call)?;
         let leaves = collect(&at);
         let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
         let piece = RecordedClosure::record(call, &types, |xs| returned.remember(f(tree_of(&at, xs))))?;

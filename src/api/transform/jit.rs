@@ -7,7 +7,7 @@ use crate::api::trace::cache::Cache;
 use crate::api::trace::eager;
 use crate::api::trace::pipeline::{MAX_CACHED_EQUATIONS, PROGRAM_OVERHEAD_EQUATIONS};
 use crate::api::trace::{OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, poison};
-use crate::api::tree::{CallArgs, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
+use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::Mesh;
 use crate::core::sharding::{Sharding, for_result};
@@ -448,7 +448,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// Records the body on inputs like the arguments.
     fn record(&self, args: &I, location: SourceLocation) -> Result<(RecordedProgram, O)> {
         in_span!("trace", %location);
-        check_errors(args)?;
+        check_arguments(args, CallSite::new("jit", location))?;
         let mesh = self.mesh_of(args);
         let open =
             OpenTrace::new(Some(location)).map_err(|f| CallSite::new("jit", location).error(f, Vec::new))?;
@@ -599,6 +599,12 @@ fn any_traced<T: Tree>(tree: &T) -> bool {
 /// Returns the errors that leaves carry, if any.
 pub(crate) fn check_errors<T: Tree>(tree: &T) -> Result<()> {
     carried_errors(collect(tree).iter()).map_or(Ok(()), Err)
+}
+
+/// Returns the errors that arguments carry, if any, or an error if one name is two sizes.
+pub(crate) fn check_arguments<T: Tree>(tree: &T, call: CallSite<'_>) -> Result<()> {
+    check_errors(tree)?;
+    NamedSizes::of(tree, "argument").check(call)
 }
 
 /// The marker type `M` of [`Func<M>`](Func) for functions that wrap a function, such as [`Jit`].

@@ -19,6 +19,8 @@ mod stages;
 mod vmap;
 
 pub use associative::{associative_scan, associative_scan_reverse};
+#[cfg(feature = "typed")]
+pub(crate) use control::scan_at;
 pub use control::{
     MapOptions, ScanOptions, cond, debug_print_values, fori_loop, map, map_with, scan, scan_with, switch,
     while_loop,
@@ -30,7 +32,7 @@ pub use explain::{Explanation, Suggestion};
 pub use implicit_reshard::ImplicitReshard;
 pub use jacobian::{hessian, jacfwd, jacrev};
 pub use jit::{ArgNums, Jit, WrapperMarker, jit};
-pub(crate) use jit::{OutputTree, boxed_body, check_errors};
+pub(crate) use jit::{OutputTree, boxed_body, check_arguments, check_errors};
 pub use stablehlo::{Port, StableHlo};
 pub use stages::{Compiled, Lowered, Traced};
 pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};

@@ -1,7 +1,7 @@
 //! `vmap`: maps a closure that is written for one example over a batch dimension.
 
 use super::control::{RecordedClosure, ReturnedTree, tree_of};
-use super::jit::check_errors;
+use super::jit::check_arguments;
 use crate::api::array::{Array, resolve_dim};
 use crate::api::trace::build;
 use crate::api::tree::{Args, Output, Path, Tree, collect};
@@ -285,7 +285,7 @@ fn run<A: Tree, R: Tree>(
     f: &dyn Fn(A) -> Result<R>,
     call: CallSite<'_>,
 ) -> Result<R> {
-    check_errors(args)?;
+    check_arguments(args, call)?;
     let (examples, leaves) = batch_dim(options, args, call)?;
     let types: Vec<ArrayType> = leaves.iter().map(|l| l.example_type.clone()).collect();
     let piece = RecordedClosure::record(call, &types, |xs| f(tree_of(args, xs)))?;

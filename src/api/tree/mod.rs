@@ -16,6 +16,7 @@
 mod files;
 mod func;
 mod keys;
+mod named_sizes;
 mod path;
 #[cfg(feature = "safetensors")]
 mod safetensors;
@@ -25,6 +26,9 @@ mod types;
 
 pub use files::{load_npy, save_npy, try_map_named};
 pub use func::Func;
+#[cfg_attr(not(feature = "typed"), allow(unused_imports))]
+pub(crate) use named_sizes::NamedDim;
+pub(crate) use named_sizes::NamedSizes;
 pub use path::Path;
 #[cfg(feature = "safetensors")]
 pub use safetensors::{load_safetensors, read_safetensors, save_safetensors};

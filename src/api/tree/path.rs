@@ -1,5 +1,6 @@
 //! The path of a leaf in its tree: `layers.0.w`.
 
+use super::named_sizes::{NamedDim, NamedSizes};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -15,6 +16,8 @@ pub struct Path {
     records_parts: bool,
     /// All paths that were entered. `None` if they are not recorded.
     entered: Option<Vec<String>>,
+    /// The named sizes of typed leaves, and the name of the tree. `None` if they are not recorded.
+    sizes: Option<(NamedSizes, &'static str)>,
 }
 
 impl Path {
@@ -33,6 +36,24 @@ impl Path {
     /// Returns all paths that were entered.
     pub(crate) fn entered(self) -> Vec<String> {
         self.entered.unwrap_or_default()
+    }
+    /// Creates the path of the root; components are recorded, and also named sizes of typed leaves.
+    pub(super) fn recording_sizes(known: NamedSizes, what: &'static str) -> Path {
+        Path { records_parts: true, sizes: Some((known, what)), ..Path::default() }
+    }
+    /// Returns the named sizes.
+    pub(super) fn into_sizes(self) -> NamedSizes {
+        self.sizes.map(|s| s.0).unwrap_or_default()
+    }
+    /// Records the named dims of the leaf at this path, if sizes are recorded.
+    #[cfg_attr(not(feature = "typed"), allow(dead_code))]
+    pub(crate) fn record_dims<D: IntoIterator<Item = NamedDim>>(&mut self, dims: impl FnOnce() -> D) {
+        let Some((mut sizes, what)) = self.sizes.take() else { return };
+        for dim in dims() {
+            let leaf = if self.parts.is_empty() { what.to_string() } else { format!("{what} `{self}`") };
+            sizes.record(leaf, dim);
+        }
+        self.sizes = Some((sizes, what));
     }
     /// Returns the components, from the root.
     pub fn parts(&self) -> &[Cow<'static, str>] {

@@ -1,6 +1,6 @@
 //! Functions on whole trees: `map`, `fold`, `leaves` and `put`.
 
-use super::{CallArgs, Path, Specs, Tree, resolve};
+use super::{CallArgs, NamedSizes, Path, Specs, Tree, resolve};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
 use crate::core::diagnostic::{Error, ErrorKind, Fault};
@@ -13,6 +13,22 @@ pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
     let mut all = Vec::new();
     tree.visit(&mut Path::unnamed(), &mut |_, a| all.push(a.clone()));
     all
+}
+
+impl NamedSizes {
+    /// Returns the named sizes of a tree's leaves. `what` names the tree in messages: "argument".
+    pub(crate) fn of<T: Tree>(tree: &T, what: &'static str) -> Self {
+        NamedSizes::default().and(tree, what)
+    }
+    /// Adds the leaves of another tree.
+    pub(crate) fn and<T: Tree>(self, tree: &T, what: &'static str) -> Self {
+        if !cfg!(feature = "typed") {
+            return self;
+        }
+        let mut path = Path::recording_sizes(self, what);
+        tree.visit(&mut path, &mut |_, _| {});
+        path.into_sizes()
+    }
 }
 
 /// Returns the error for two trees of different structure; `what` names the two trees.

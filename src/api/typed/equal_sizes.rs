@@ -8,6 +8,7 @@
 
 use super::shape::{DimInfo, Shape};
 use crate::api::array::{Array, Term, reject};
+use crate::api::tree::NamedDim;
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::ir::program::CallSite;
 
@@ -85,6 +86,16 @@ pub(super) fn einsum<L: Shape, R: Shape>(
     compare(CallSite::here(op), &[(L::DIMS, a), (R::DIMS, b)], pairs)
 }
 
+/// Returns the dims of an array whose sizes have names.
+pub(super) fn named_dims(dims: &'static [DimInfo], array: &Array) -> Vec<NamedDim> {
+    let Ok(ty) = array.type_ref() else { return Vec::new() };
+    let named = |(dim, (info, size)): (usize, (&DimInfo, &usize))| {
+        let name = DimInfo { axes: &[], ..*info }.to_string();
+        Some(NamedDim { id: info.name?, name, dim, size: *size, ty: ty.to_string() })
+    };
+    dims.iter().zip(&*ty.shape).enumerate().filter_map(named).collect()
+}
+
 /// Compares pairs of dims. A dim typed `~` has a static size, so it is not compared.
 fn compare(
     call: CallSite<'_>,
@@ -98,7 +109,7 @@ fn compare(
     };
     let found = pairs.find_map(|(x, y)| Some((x, y, size(x)?, size(y)?)).filter(|(.., m, n)| m != n));
     let Some(((j, d), (k, e), m, n)) = found else { return Ok(()) };
-    let name = &operands[j].0[d];
+    let name = DimInfo { axes: &[], ..operands[j].0[d] };
     let fault = Fault::new(
         ErrorKind::Shape,
         format!(

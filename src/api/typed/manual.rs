@@ -2,19 +2,27 @@
 
 use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
+use super::equal_sizes::named_dims;
 use super::mesh::TypedMesh;
 use super::sets::{AddAxis, AddTo, CompleteSets, CoveredBy, Mark, Sets, VaryingAxes};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, convert};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
-use crate::api::tree::{Inferred, SpecTree};
+use crate::api::tree::{Inferred, NamedSizes, SpecTree};
 use crate::core::axes::Axes;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Mesh;
 use crate::core::sharding::Spec;
 use crate::core::types::Element;
+use crate::ir::program::CallSite;
 use std::panic::Location;
 
+/// The arrays that a `shard_map` takes, and the sizes that have names in their types.
+#[derive(Debug, Default)]
+pub struct ShardMapArguments {
+    arrays: Vec<Array>,
+    sizes: NamedSizes,
+}
 /// An argument of `shard_map` over the mesh `M`.
 ///
 /// Arguments are typed arrays, and tuples, arrays `[_; N]` and structs of them, each by value or by
@@ -28,7 +36,7 @@ pub trait ShardMapIn<M> {
     /// The blocks of one device.
     type Local;
     /// Appends the arrays to a list.
-    fn arrays(self, into: &mut Vec<Array>);
+    fn arrays(self, into: &mut ShardMapArguments);
     /// Takes the blocks from a list.
     fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local;
 }
@@ -50,8 +58,12 @@ pub trait ShardMapOut<P, M> {
 }
 impl<M: MeshType, T: Element, S: LocalShape<M>> ShardMapIn<M> for Typed<T, S> {
     type Local = Typed<T, S::Local, S::Vary>;
-    fn arrays(self, into: &mut Vec<Array>) {
-        into.push(self.array);
+    fn arrays(self, into: &mut ShardMapArguments) {
+        let leaf = format!("argument `{}`", into.arrays.len());
+        for dim in named_dims(S::DIMS, &self.array) {
+            into.sizes.record(leaf.clone(), dim);
+        }
+        into.arrays.push(self.array);
     }
     #[track_caller]
     fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
@@ -75,7 +87,7 @@ impl<M: MeshType, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P
 }
 impl<M: MeshType, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
     type Local = A::Local;
-    fn arrays(self, into: &mut Vec<Array>) {
+    fn arrays(self, into: &mut ShardMapArguments) {
         self.clone().arrays(into);
     }
     #[track_caller]
@@ -94,7 +106,7 @@ macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
     #[allow(non_snake_case)]
     impl<M: MeshType, $($a: ShardMapIn<M>),+> ShardMapIn<M> for ($($a,)+) {
         type Local = ($($a::Local,)+);
-        fn arrays(self, into: &mut Vec<Array>) {
+        fn arrays(self, into: &mut ShardMapArguments) {
             let ($($a,)+) = self;
             $($a.arrays(into);)+
         }
@@ -124,7 +136,7 @@ tuples! {
 
 impl<M: MeshType, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
     type Local = [A::Local; N];
-    fn arrays(self, into: &mut Vec<Array>) {
+    fn arrays(self, into: &mut ShardMapArguments) {
         self.into_iter().for_each(|a| a.arrays(into));
     }
     fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
@@ -187,8 +199,9 @@ pub trait Manual: MeshType {
     ) -> R::Global {
         let _ = out;
         let location = Location::caller();
-        let mut arrays = Vec::new();
-        args.arrays(&mut arrays);
+        let mut list = ShardMapArguments::default();
+        args.arrays(&mut list);
+        let ShardMapArguments { arrays, sizes } = list;
         let mut specs = Vec::new();
         R::specs(&mut specs);
         let count = specs.len();
@@ -198,10 +211,11 @@ pub trait Manual: MeshType {
             body(A::blocks(&mut blocks.iter().cloned())).blocks(&mut out);
             out
         };
-        let result =
-            mesh_of::<Self>(&arrays).map_err(|e| e.with_location("shard_map", location)).and_then(|mesh| {
-                crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced).call(arrays)
-            });
+        let call = CallSite::new("shard_map", location);
+        let mesh = sizes.check(call).and_then(|()| mesh_of::<Self>(&arrays).map_err(|e| call.locate(e)));
+        let result = mesh.and_then(|mesh| {
+            crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced).call(arrays)
+        });
         let results = result.unwrap_or_else(|e| vec![crate::api::trace::poison(e); count]);
         R::arrays(&mut results.into_iter())
     }

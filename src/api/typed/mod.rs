@@ -80,7 +80,7 @@ pub use elementwise::{
     AddResult, Bits, BroadcastWith, Float, Integer, JoinResult, MulResult, Number, Signed,
 };
 pub use half::{bf16, f16};
-pub use manual::{Manual, ShardMapIn, ShardMapOut};
+pub use manual::{Manual, ShardMapArguments, ShardMapIn, ShardMapOut};
 pub use mesh::{MeshOf, TypedMesh};
 pub use products::Product;
 pub use reductions::Summed;

@@ -1,16 +1,22 @@
 //! Typed arrays as tree leaves: arguments and results of transformed functions.
 
+use super::equal_sizes::{any_open, named_dims};
 use super::rules::reshape_dims::UnshardedDim;
 use super::sets::Sets;
 use super::shape::{D, DimAccess, DimType, Insert, Shape, TDim};
 use super::{Typed, TypedArray};
 use crate::api::array::{Array, Operand, Term};
-use crate::api::tree::{Args, Loss, Param, Path, Tree};
+use crate::api::transform::{ScanOptions, scan_at};
+use crate::api::tree::{Args, Loss, NamedSizes, Param, Path, Tree};
 use crate::core::diagnostic::Error;
 use crate::core::types::Element;
+use crate::ir::program::CallSite;
 
 impl<T: Element, S: Shape, V: Sets> Tree for Typed<T, S, V> {
     fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {
+        if const { any_open(S::DIMS) } {
+            path.record_dims(|| named_dims(S::DIMS, &self.array));
+        }
         f(path, &self.array);
     }
     fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Self {
@@ -80,7 +86,7 @@ type SliceOf<X> = Typed<
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn scan<C: Args, X: TypedArray, Y: TypedArray + Tree>(
+pub fn scan<C: Args, X: TypedArray + Tree, Y: TypedArray + Tree>(
     init: C,
     xs: impl Args<Owned = X>,
     body: impl Fn(C::Owned, SliceOf<X>) -> (C::Owned, Y),
@@ -90,11 +96,16 @@ where
     <X::Shape as DimAccess<D<0>>>::Dim: UnshardedDim,
     Y::Shape: Insert<D<0>, NumRows<X::Shape>>,
 {
-    let xs = xs.into_tree();
-    let (carry, rows) = crate::api::transform::scan(init, xs.as_untyped(), |carry, x: Array| {
+    let (call, init, xs) = (CallSite::here("scan"), init.into_tree(), xs.into_tree());
+    let rows = match NamedSizes::of(&init, "carry").and(&xs, "scanned array").check(call) {
+        Ok(()) => xs.as_untyped().clone(),
+        Err(error) => crate::api::trace::poison(error),
+    };
+    let step = |carry, x: Array| {
         let (carry, y) = body(carry, Typed::from_rule_result(x));
-        (carry, y.as_untyped().clone())
-    });
+        Ok((carry, y.as_untyped().clone()))
+    };
+    let (carry, rows) = scan_at(ScanOptions::default(), init, rows, &step, call);
     (carry, Typed::from_rule_result(rows))
 }
 

@@ -27,6 +27,8 @@ pub trait Size: 'static {
     type Kind;
     /// The value. `None` if it is known only at run time.
     const VALUE: Option<usize>;
+    /// True for `?` and shares of it, which may be different sizes in different arrays.
+    const IS_ANY: bool = false;
     /// Writes the size as types are printed: the value, or the name of a run-time size.
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
@@ -81,6 +83,7 @@ pub struct Unknown;
 impl Size for Unknown {
     type Kind = Symbol;
     const VALUE: Option<usize> = None;
+    const IS_ANY: bool = true;
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("?")
     }
@@ -96,6 +99,7 @@ impl<S: Size, A: MeshAxis> Size for DeviceShare<S, A> {
         (Some(n), Some(a)) if a > 0 => Some(n / a),
         _ => None,
     };
+    const IS_ANY: bool = S::IS_ANY;
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(n) = Self::VALUE {
             return write!(f, "{n}");

@@ -3,7 +3,7 @@
 use super::{RecordedClosure, ReturnedTree, tree_of};
 use crate::api::array::Array;
 use crate::api::trace::{OpenTrace, Setting, apply_control, setting};
-use crate::api::transform::jit::check_errors;
+use crate::api::transform::jit::{check_arguments, check_errors};
 use crate::api::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
@@ -108,7 +108,7 @@ impl AxisModeRegion {
         to: AxisType,
     ) -> Result<AxisModeRegion> {
         let reject = |f: Fault| call.error(f, Vec::new);
-        check_errors(args)?;
+        check_arguments(args, call)?;
         let mesh = collect(args).iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
         let Some(outer) = mesh.or_else(|| setting().map(|s| s.mesh)) else {
             let fault = Fault::new(ErrorKind::Mesh, "no argument is on a mesh, so there are no axes")

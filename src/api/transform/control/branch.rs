@@ -5,7 +5,7 @@ use super::unify::branch_types;
 use super::{RecordedClosure, ReturnedTree, share_captures, tree_of};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::build;
-use crate::api::tree::{Args, Output, Path, Tree, mismatch};
+use crate::api::tree::{Args, NamedSizes, Output, Path, Tree, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, Scalar};
@@ -144,6 +144,7 @@ fn run<T: Tree>(
             return Err(mismatch("the results of the branches", &how, call));
         }
     }
+    NamedSizes::of(&first.out, "result").check(call)?;
     // devices that take different branches would wait for each other
     if let Some((name, axes)) = pieces.iter().find_map(|p| collective_over(&p.program, &ty.varying)) {
         let message = format!(

@@ -6,7 +6,7 @@ use super::{RecordedClosure, ReturnedTree, poison_tree, poisoned_tree, tree_of, 
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::apply_control;
 use crate::api::transform::jit::check_errors;
-use crate::api::tree::{Args, NextCarry, Output, Path, ScanStep, Tree, collect, mismatch};
+use crate::api::tree::{Args, NamedSizes, NextCarry, Output, Path, ScanStep, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType, Scalar};
@@ -33,10 +33,11 @@ pub fn fori_loop<B: Operand, A: Args, R: Output<Tree: NextCarry<A::Owned>>>(
     let call = CallSite::here("fori_loop");
     let init = init.into_tree();
     let body = |i: Array, carry: A::Owned| body(i, carry).into_result().map(NextCarry::into_carry);
-    let out = match (range.start.term(), range.end.term()) {
+    let run = |()| match (range.start.term(), range.end.term()) {
         (Term::Number(lo), Term::Number(hi)) => fori_static(lo, hi, &init, &body, call),
         (lo, hi) => fori_dynamic(lo, hi, &init, &body, call),
     };
+    let out = NamedSizes::of(&init, "carry").check(call).and_then(run);
     out.unwrap_or_else(|e| poison_tree(&init, e))
 }
 
@@ -206,7 +207,8 @@ pub fn scan_with<A: Args, X: Args, R: Output<Tree: ScanStep<A::Owned>>>(
     )
 }
 
-fn scan_at<T: Tree, X: Tree, Y: Tree>(
+/// Implements the `scan` functions.
+pub(crate) fn scan_at<T: Tree, X: Tree, Y: Tree>(
     options: ScanOptions,
     init: T,
     xs: X,
@@ -215,7 +217,9 @@ fn scan_at<T: Tree, X: Tree, Y: Tree>(
 ) -> (T, Y) {
     let returned = ReturnedTree::new();
     let step = |_, carry, x| returned.remember(body(carry, x));
-    let out = scan_steps(options, &xs, call).and_then(|steps| run_scan(steps, &init, &xs, &step, call));
+    let names = NamedSizes::of(&init, "carry").and(&xs, "scanned array").check(call);
+    let steps = names.and_then(|()| scan_steps(options, &xs, call));
+    let out = steps.and_then(|steps| run_scan(steps, &init, &xs, &step, call));
     out.unwrap_or_else(|e| (poisoned_tree(&init, &e), returned.poisoned(&e).1))
 }
 

@@ -17,6 +17,8 @@ mod while_loops;
 pub use axis_modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use batched_map::{MapOptions, map_with};
 pub use branch::{cond, switch};
+#[cfg(feature = "typed")]
+pub(crate) use loops::scan_at;
 pub use loops::{ScanOptions, fori_loop, map, scan, scan_with};
 pub use print::debug_print_values;
 pub use while_loops::while_loop;

@@ -9,7 +9,7 @@ use super::{RecordedClosure, poison_tree, tree_of, types_of};
 use crate::api::array::{Array, Operand};
 use crate::api::trace::{apply_control, apply1};
 use crate::api::transform::jit::check_errors;
-use crate::api::tree::{Args, NextCarry, Output, Path, Tree, collect, mismatch};
+use crate::api::tree::{Args, NamedSizes, NextCarry, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::types::{ArrayType, DType};
@@ -42,7 +42,9 @@ pub fn while_loop<A: Args, P: Operand, R: Output<Tree: NextCarry<A::Owned>>>(
     let call = CallSite::here("while_loop");
     let init = init.into_tree();
     let cond = |x: &A::Owned| Ok(predicate(cond(x)));
-    let out = run_while(&init, &cond, &|x| body(x).into_result().map(NextCarry::into_carry), (call, None));
+    let body = |x| body(x).into_result().map(NextCarry::into_carry);
+    let out = NamedSizes::of(&init, "carry").check(call);
+    let out = out.and_then(|()| run_while(&init, &cond, &body, (call, None)));
     out.unwrap_or_else(|e| poison_tree(&init, e))
 }
 
