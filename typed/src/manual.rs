@@ -46,8 +46,10 @@ impl<V: Sets> LocalDim<V> for Stretch {
 }
 /// The rule of [`GlobalShape`] for one dim and its entry in the out spec.
 #[diagnostic::on_unimplemented(
-    message = "a dim `{Self}` cannot be put together over `{P}`",
-    label = "an entry of an out spec is an axis of the mesh, `(X, Y)` or `_`"
+    message = "shard_map: the parts of dim `{Self}` of an output cannot be put together by entry `{P}` of its out spec",
+    label = "an entry of an out spec is an axis of the mesh, `(X, Y)` or `_`",
+    note = "one output has one spec, `P![X, _]`; several have a tuple of specs: `(P![X, _], P![_])`",
+    note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GlobalDim<P, V>: DimType {
     /// The dim of the assembled array.
@@ -55,6 +57,7 @@ pub trait GlobalDim<P, V>: DimType {
     /// The set `V` with the entry's axes added.
     type Mentions: Sets;
 }
+#[diagnostic::do_not_recommend]
 impl<Z: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for TDim<Z> {
     type Global = TDim<Z::Full, S>;
     type Mentions = S::Out;

@@ -95,7 +95,7 @@ use std::marker::PhantomData;
 
 /// The names that typed programs use, in addition to `atmesh::prelude`.
 pub mod prelude {
-    pub use super::axis::{DistinctAxis, MeshAxis, MeshType, Unsharded};
+    pub use super::axis::{Distinct, DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
     pub use super::rules::reduce::keep;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
