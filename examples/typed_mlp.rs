@@ -13,8 +13,8 @@ dim!(Hidden = 256);
 // ANCHOR: layer
 /// A block of two matrices: the first is sharded by columns, the second by rows.
 #[derive(Tree)]
-#[tree(bound(D: Size, H: Size))]
-struct Mlp<D, H> {
+#[tree(derive(Clone))]
+struct Mlp<D: Size, H: Size> {
     up: T![f32; D, H@Model],
     down: T![f32; H@Model, D],
 }

@@ -47,8 +47,8 @@ fn mlp<B: Size, D: Size, H: Size>(
 }
 
 #[derive(Tree)]
-#[tree(bound(D: Size, H: Size))]
-struct Mlp<D, H> {
+#[tree(derive(Clone))]
+struct Mlp<D: Size, H: Size> {
     up: T![f32; D, H@Y],
     down: T![f32; H@Y, D],
 }
@@ -61,7 +61,7 @@ impl<D: Size, H: Size> Mlp<D, H> {
 fn pod() -> MeshOf<Pod> {
     Pod::mesh().unwrap()
 }
-fn model() -> Mlp<Embed, typed::size::Num<32>> {
+fn model() -> Mlp<Embed, N![32]> {
     Mlp { up: Typed::full(&pod(), 0.01), down: Typed::full(&pod(), 0.02) }
 }
 use atmesh::typed::Typed;
@@ -71,7 +71,7 @@ fn a_generic_layer_runs_at_once_and_under_jit() {
     let x = <T![f32; 8@X, Embed]>::ones(&pod());
     let now = model().apply(&x);
     assert_eq!(type_of(&now), "float32[8@X,16]");
-    let step = jit(|m: &Mlp<Embed, typed::size::Num<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
+    let step = jit(|m: &Mlp<Embed, N![32]>, x: &T![f32; 8@X, Embed]| m.apply(x));
     let then = step.call((&model(), &x)).unwrap();
     assert_eq!(now.to_vec().unwrap(), then.to_vec().unwrap());
     assert!((now.to_vec().unwrap()[0] - (1.0 + 32.0 * 0.16 * 0.02)).abs() < 1e-5);

@@ -1,5 +1,6 @@
 //! `#[derive(Blocks)]`: lets structs of typed arrays pass through `shard_map`.
 
+use crate::attributes::StructOptions;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, GenericParam, Ident, Index, Type};
@@ -62,31 +63,32 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let spec_of = |of: &Ident| params.iter().position(|p| p == of).map(|at| &specs[at]);
     let (members, types): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
     let field_specs: Vec<_> = types.iter().map(|of| spec_of(of)).collect();
-    Ok(quote! {
+    let implementations = quote! {
         #[automatically_derived]
-        impl<__Mesh, #(#params: ::atmesh::typed::ShardMapIn<__Mesh>),*> ::atmesh::typed::ShardMapIn<__Mesh> for #name<#(#params),*> {
-            type Local = #name<#(<#params as ::atmesh::typed::ShardMapIn<__Mesh>>::Local),*>;
-            fn arrays(self, into: &mut ::atmesh::typed::ShardMapArguments) {
-                #(::atmesh::typed::ShardMapIn::<__Mesh>::arrays(self.#members, into);)*
+        impl<__Mesh, #(#params: __atmesh::typed::ShardMapIn<__Mesh>),*> __atmesh::typed::ShardMapIn<__Mesh> for #name<#(#params),*> {
+            type Local = #name<#(<#params as __atmesh::typed::ShardMapIn<__Mesh>>::Local),*>;
+            fn arrays(self, into: &mut __atmesh::typed::ShardMapArguments) {
+                #(__atmesh::typed::ShardMapIn::<__Mesh>::arrays(self.#members, into);)*
             }
-            fn blocks(from: &mut dyn ::core::iter::Iterator<Item = ::atmesh::Array>) -> Self::Local {
-                #name { #(#members: <#types as ::atmesh::typed::ShardMapIn<__Mesh>>::blocks(from),)* }
+            fn blocks(from: &mut dyn ::core::iter::Iterator<Item = __atmesh::Array>) -> Self::Local {
+                #name { #(#members: <#types as __atmesh::typed::ShardMapIn<__Mesh>>::blocks(from),)* }
             }
         }
         #[automatically_derived]
-        impl<__Mesh, #(#specs,)* #(#params: ::atmesh::typed::ShardMapOut<#specs, __Mesh>),*>
-            ::atmesh::typed::ShardMapOut<#name<#(#specs),*>, __Mesh> for #name<#(#params),*>
+        impl<__Mesh, #(#specs,)* #(#params: __atmesh::typed::ShardMapOut<#specs, __Mesh>),*>
+            __atmesh::typed::ShardMapOut<#name<#(#specs),*>, __Mesh> for #name<#(#params),*>
         {
-            type Global = #name<#(<#params as ::atmesh::typed::ShardMapOut<#specs, __Mesh>>::Global),*>;
-            fn specs(into: &mut ::std::vec::Vec<::atmesh::Spec>) {
-                #(<#types as ::atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::specs(into);)*
+            type Global = #name<#(<#params as __atmesh::typed::ShardMapOut<#specs, __Mesh>>::Global),*>;
+            fn specs(into: &mut ::std::vec::Vec<__atmesh::Spec>) {
+                #(<#types as __atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::specs(into);)*
             }
-            fn blocks(self, into: &mut ::std::vec::Vec<::atmesh::Array>) {
-                #(::atmesh::typed::ShardMapOut::<#field_specs, __Mesh>::blocks(self.#members, into);)*
+            fn blocks(self, into: &mut ::std::vec::Vec<__atmesh::Array>) {
+                #(__atmesh::typed::ShardMapOut::<#field_specs, __Mesh>::blocks(self.#members, into);)*
             }
-            fn arrays(from: &mut dyn ::core::iter::Iterator<Item = ::atmesh::Array>) -> Self::Global {
-                #name { #(#members: <#types as ::atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::arrays(from),)* }
+            fn arrays(from: &mut dyn ::core::iter::Iterator<Item = __atmesh::Array>) -> Self::Global {
+                #name { #(#members: <#types as __atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::arrays(from),)* }
             }
         }
-    })
+    };
+    Ok(StructOptions::new(input)?.scope(&implementations))
 }

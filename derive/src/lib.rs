@@ -3,17 +3,19 @@
 //! `#[derive(Tree)]` makes a struct of trees a tree itself. `#[derive(Blocks)]` lets a struct of
 //! typed arrays pass through `shard_map`.
 
+mod attributes;
 mod blocks;
 mod owned;
+mod std_traits;
 
+use attributes::{StructOptions, skipped};
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote, quote_spanned};
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Data, DeriveInput, Field, Fields, GenericParam, Index, Token, TypeParamBound, WherePredicate,
-    parse_macro_input, parse_quote,
+    Data, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Index, Type, TypeParam,
+    TypeParamBound, WherePredicate, parse_macro_input, parse_quote,
 };
 
 /// Makes a struct a tree of arrays: its fields are trees, its leaves have paths like `field.0.w`.
@@ -21,10 +23,16 @@ use syn::{
 /// * If the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), a struct of
 ///   specs says how to shard one: `Layer<Spec>` implements `Specs`. `Layer<ArrayType>` may be
 ///   passed instead of `Layer`, to trace and lower a program without data.
-/// * `#[tree(bound(D: Size, H: Size))]` on the struct: its type parameters are not trees but have
-///   these bounds, such as sizes of typed arrays. `Clone` is implemented too, since Rust's own
-///   derive cannot read `T![..]` in a struct with parameters and would require the sizes to be
-///   `Clone`.
+/// * A type parameter with bounds (`struct Mlp<D: Size, H: Size>`) need not be a tree: it has the
+///   bounds that the struct states. A parameter without bounds is a tree.
+/// * `#[tree(derive(Clone, Debug))]` on the struct implements `Clone` and `Debug`. A struct with
+///   type parameters and fields `T![..]` needs it: Rust's own derives cannot read macros in the
+///   types of such a struct, and say "`derive` cannot be used on items with type macros". Their
+///   errors cannot be replaced by this derive, which adds one that says what to write.
+///   `#[tree(derive())]` implements neither. `Default` and `PartialEq` are not offered, because
+///   arrays have neither: an array belongs to a mesh, and under `jit` its elements are not known.
+/// * `#[tree(crate = path)]` on the struct is the path of atmesh where it is not `::atmesh`: a
+///   renamed dependency, or one that another crate exports.
 /// * `#[tree(skip)]` on a field: a plain value, which is part of the cache key of `jit` and must be
 ///   `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and `Sync`. If a closure fails before it
 ///   returns, the field of its result has the default value.
@@ -34,6 +42,13 @@ use syn::{
 /// struct Layer<T = Array> {
 ///     w: T,
 ///     b: T,
+/// }
+///
+/// #[derive(Tree)]
+/// #[tree(derive(Clone, Debug))]
+/// struct Mlp<D: Size, H: Size> {
+///     up: T![f32; D, H@Model],
+///     down: T![f32; H@Model, D],
 /// }
 /// ```
 #[proc_macro_derive(Tree, attributes(tree))]
@@ -46,7 +61,7 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 ///
 /// The struct leaves it through a struct of out specs. Inside the `shard_map`, the fields have the
 /// types of one device's blocks. Therefore the type of each field must be a type parameter of the
-/// struct, without bounds.
+/// struct, without bounds. `#[tree(crate = path)]` is the path of atmesh, as for `Tree`.
 ///
 /// ```ignore
 /// #[derive(Blocks)]
@@ -55,175 +70,247 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 ///     b: B,
 /// }
 /// ```
-#[proc_macro_derive(Blocks)]
+#[proc_macro_derive(Blocks, attributes(tree))]
 pub fn derive_blocks(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     blocks::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
-    let data = match &input.data {
-        Data::Struct(data) => data,
-        Data::Enum(_) => return Err(no_struct(input, "an enum")),
-        Data::Union(_) => return Err(no_struct(input, "a union")),
-    };
-    let name = &input.ident;
-    let skips = data.fields.iter().map(skipped).collect::<syn::Result<Vec<bool>>>()?;
-    let members: Vec<Tokens> = (data.fields.iter().enumerate())
-        .map(|(i, f)| match &f.ident {
+/// The type parameters of a struct: those without bounds are trees.
+pub(crate) struct Parameters<'a>(&'a DeriveInput);
+
+impl<'a> Parameters<'a> {
+    pub(crate) fn of(input: &'a DeriveInput) -> Parameters<'a> {
+        Parameters(input)
+    }
+    /// Returns true if the struct states a bound of the parameter, at the parameter or after
+    /// `where`.
+    fn has_bounds(&self, parameter: &TypeParam) -> bool {
+        let stated = |p: &WherePredicate| match p {
+            WherePredicate::Type(p) => {
+                matches!(&p.bounded_ty, Type::Path(t) if t.path.is_ident(&parameter.ident))
+            }
+            _ => false,
+        };
+        let clause = self.0.generics.where_clause.as_ref();
+        !parameter.bounds.is_empty() || clause.is_some_and(|w| w.predicates.iter().any(stated))
+    }
+    /// Returns true if there are parameters and each of them is a tree.
+    fn are_trees(&self) -> bool {
+        let mut parameters = self.0.generics.type_params();
+        parameters.next().is_some() && !self.0.generics.type_params().any(|t| self.has_bounds(t))
+    }
+    /// Returns the generics of the struct with a bound on each parameter that has none.
+    pub(crate) fn bounded(&self, bound: &TypeParamBound) -> Generics {
+        let mut generics = self.0.generics.clone();
+        for parameter in &mut generics.params {
+            if let GenericParam::Type(t) = parameter
+                && !self.has_bounds(t)
+            {
+                t.bounds.push(bound.clone());
+            }
+        }
+        generics
+    }
+}
+
+/// A struct to implement `Tree` for.
+pub(crate) struct Struct<'a> {
+    pub(crate) input: &'a DeriveInput,
+    pub(crate) data: &'a DataStruct,
+    /// The names or indices of the fields.
+    pub(crate) members: Vec<Tokens>,
+    /// The names of the fields in paths of leaves.
+    pub(crate) labels: Vec<String>,
+    /// True for each field that is a plain value.
+    skips: Vec<bool>,
+}
+
+impl<'a> Struct<'a> {
+    fn new(input: &'a DeriveInput) -> syn::Result<Struct<'a>> {
+        let data = match &input.data {
+            Data::Struct(data) => data,
+            Data::Enum(_) => return Err(no_struct(input, "an enum")),
+            Data::Union(_) => return Err(no_struct(input, "a union")),
+        };
+        let member = |(i, ident): (usize, &Option<Ident>)| match ident {
             Some(ident) => quote!(#ident),
             None => {
                 let i = Index::from(i);
                 quote!(#i)
             }
-        })
-        .collect();
-    let labels: Vec<String> = (data.fields.iter().enumerate())
-        .map(|(i, f)| f.ident.as_ref().map_or_else(|| i.to_string(), ToString::to_string))
-        .collect();
-    let labels: Vec<&str> = labels.iter().map(|l| l.strip_prefix("r#").unwrap_or(l)).collect();
+        };
+        let names = || data.fields.iter().map(|f| &f.ident).enumerate();
+        let members: Vec<Tokens> = names().map(member).collect();
+        let label = |m: &Tokens| m.to_string().trim_start_matches("r#").to_string();
+        let labels = members.iter().map(label).collect();
+        let skips = data.fields.iter().map(skipped).collect::<syn::Result<Vec<bool>>>()?;
+        Ok(Struct { input, data, members, labels, skips })
+    }
 
-    let mut visit = Tokens::new();
-    let mut rebuild = Tokens::new();
-    let mut differs = Tokens::new();
-    let mut filled = Tokens::new();
-    let mut specs = Tokens::new();
-    for (((member, label), skip), field) in members.iter().zip(&labels).zip(&skips).zip(&data.fields) {
-        if *skip {
-            // report errors about the type at the field
-            let default = quote_spanned!(field.ty.span()=> ::core::default::Default::default());
-            filled.extend(quote!(#member: #default,));
-            rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
-            differs.extend(quote! {
-                if self.#member != other.#member {
-                    return ::core::option::Option::Some(path.field(#label, |path| ::std::format!(
-                        "`{}` is {:?} in one and {:?} in the other", path, self.#member, other.#member
-                    )));
+    /// Returns the members, labels and types of the fields that are trees.
+    fn trees(&self) -> (Vec<&Tokens>, Vec<&String>, Vec<&Type>) {
+        let fields = self.data.fields.iter().zip(&self.members).zip(&self.labels).zip(&self.skips);
+        let trees = fields.filter(|(_, skip)| !**skip).map(|(((f, m), l), _)| (m, (l, &f.ty)));
+        let (members, (labels, types)) = trees.unzip::<_, _, Vec<_>, (Vec<_>, Vec<_>)>();
+        (members, labels, types)
+    }
+
+    /// Implements `Tree`.
+    fn tree(&self) -> Tokens {
+        let (mut visit, mut rebuild) = (Tokens::new(), Tokens::new());
+        let (mut differs, mut filled) = (Tokens::new(), Tokens::new());
+        let fields = self.data.fields.iter().zip(&self.members).zip(&self.labels).zip(&self.skips);
+        for (((field, member), label), skip) in fields {
+            if *skip {
+                // report errors about the type at the field
+                let default = quote_spanned!(field.ty.span()=> ::core::default::Default::default());
+                filled.extend(quote!(#member: #default,));
+                rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
+                differs.extend(quote! {
+                    if self.#member != other.#member {
+                        return ::core::option::Option::Some(path.field(#label, |path| ::std::format!(
+                            "`{}` is {:?} in one and {:?} in the other", path, self.#member, other.#member
+                        )));
+                    }
+                });
+            } else {
+                filled.extend(quote!(#member: __atmesh::Tree::filled_with(error),));
+                visit.extend(
+                    quote!(path.field(#label, |path| __atmesh::Tree::visit(&self.#member, path, f));),
+                );
+                rebuild.extend(
+                    quote!(#member: path.field(#label, |path| __atmesh::Tree::rebuild(&self.#member, path, f)),),
+                );
+                differs.extend(quote! {
+                    let found = path.field(#label, |path| __atmesh::Tree::differs(&self.#member, &other.#member, path));
+                    if found.is_some() {
+                        return found;
+                    }
+                });
+            }
+        }
+        let name = &self.input.ident;
+        let generics = Parameters::of(self.input).bounded(&parse_quote!(__atmesh::Tree));
+        let (head, arguments, bounds) = generics.split_for_impl();
+        let empty = matches!(self.data.fields, Fields::Unit) || self.skips.iter().all(|s| *s);
+        let unused = empty.then(|| quote!(let _ = f;));
+        let unused_error = empty.then(|| quote!(let _ = error;));
+        quote! {
+            #[automatically_derived]
+            impl #head __atmesh::Tree for #name #arguments #bounds {
+                fn visit<'__a>(
+                    &'__a self,
+                    path: &mut __atmesh::tree::Path,
+                    f: &mut dyn FnMut(&__atmesh::tree::Path, &'__a __atmesh::Array),
+                ) {
+                    #unused
+                    #visit
                 }
-            });
-        } else {
-            filled.extend(quote!(#member: ::atmesh::Tree::filled_with(error),));
-            visit.extend(quote!(path.field(#label, |path| ::atmesh::Tree::visit(&self.#member, path, f));));
-            rebuild.extend(
-                quote!(#member: path.field(#label, |path| ::atmesh::Tree::rebuild(&self.#member, path, f)),),
-            );
-            differs.extend(quote! {
-                let found = path.field(#label, |path| ::atmesh::Tree::differs(&self.#member, &other.#member, path));
-                if found.is_some() {
-                    return found;
+                fn rebuild(
+                    &self,
+                    path: &mut __atmesh::tree::Path,
+                    f: &mut dyn FnMut(&__atmesh::tree::Path, &__atmesh::Array) -> __atmesh::Array,
+                ) -> Self {
+                    #unused
+                    Self { #rebuild }
                 }
-            });
-            specs.extend(quote!((#label.into(), ::atmesh::Specs::spec_tree(&self.#member)),));
+                fn differs(&self, other: &Self, path: &mut __atmesh::tree::Path) -> ::core::option::Option<::std::string::String> {
+                    #differs
+                    ::core::option::Option::None
+                }
+                fn filled_with(error: &__atmesh::Error) -> Self {
+                    #unused_error
+                    Self { #filled }
+                }
+            }
         }
     }
 
-    let stated = stated_bounds(input)?;
-    let bounded = |bound: TypeParamBound| {
-        let mut g = input.generics.clone();
-        if let Some(stated) = &stated {
-            g.make_where_clause().predicates.extend(stated.iter().cloned());
-            return g;
-        }
-        for p in &mut g.params {
-            if let GenericParam::Type(t) = p {
-                t.bounds.push(bound.clone());
-            }
-        }
-        g
-    };
-    let tree = bounded(parse_quote!(::atmesh::Tree));
-    let (ti, ty, tw) = tree.split_for_impl();
-    let of_trees = input.generics.type_params().next().filter(|_| stated.is_none());
-    let specs = of_trees.map(|_| {
-        let g = bounded(parse_quote!(::atmesh::Specs));
-        let (si, sy, sw) = g.split_for_impl();
-        quote! {
-            #[automatically_derived]
-            impl #si ::atmesh::Specs for #name #sy #sw {
-                fn spec_tree(&self) -> ::atmesh::tree::SpecTree {
-                    ::atmesh::tree::SpecTree::Node(::std::vec![#specs])
+    /// Implements `Args` and `Param`: structs are arguments and parameters of functions.
+    fn arguments(&self) -> Tokens {
+        let name = &self.input.ident;
+        let generics = Parameters::of(self.input).bounded(&parse_quote!(__atmesh::Tree));
+        let (head, arguments, bounds) = generics.split_for_impl();
+        let unchanged = || {
+            quote! {
+                #[automatically_derived]
+                impl #head __atmesh::Args for #name #arguments #bounds {
+                    type Owned = Self;
+                    fn into_tree(self) -> Self { self }
                 }
             }
-        }
-    });
-    let clone = stated.as_ref().map(|_| {
-        let fields =
-            members.iter().map(|member| quote!(#member: ::core::clone::Clone::clone(&self.#member),));
-        quote! {
-            #[automatically_derived]
-            impl #ti ::core::clone::Clone for #name #ty #tw {
-                fn clone(&self) -> Self { Self { #(#fields)* } }
-            }
-        }
-    });
-    let fields: Vec<_> =
-        data.fields.iter().zip(&members).zip(&skips).map(|((f, m), skip)| (f, m, *skip)).collect();
-    let as_it_is = || {
-        quote! {
-            #[automatically_derived]
-            impl #ti ::atmesh::Args for #name #ty #tw {
-                type Owned = Self;
-                fn into_tree(self) -> Self { self }
-            }
-        }
-    };
-    let args = stated.is_none().then(|| owned::args(input, &fields)).flatten().unwrap_or_else(as_it_is);
-    let clone_where = {
-        let mut w = tree.where_clause.clone().unwrap_or(parse_quote!(where));
-        w.predicates.push(parse_quote!(Self: ::core::clone::Clone));
-        w
-    };
-    // one check per field, so that an error points at the field that is not a tree
-    let checks =
-        data.fields.iter().zip(&skips).enumerate().filter(|(_, (_, skip))| !**skip).map(|(i, (f, _))| {
-            let (check, field) = (format_ident!("field{i}"), &f.ty);
-            quote! { fn #check #ti () #tw { tree::<#field>(); } }
-        });
-    let empty = matches!(data.fields, Fields::Unit) || skips.iter().all(|s| *s);
-    let unused = if empty { quote!(let _ = f;) } else { quote!() };
-    let unused_error = if empty { quote!(let _ = error;) } else { quote!() };
-    Ok(quote! {
-        #clone
-        #[automatically_derived]
-        impl #ti ::atmesh::Tree for #name #ty #tw {
-            fn visit<'__a>(
-                &'__a self,
-                path: &mut ::atmesh::tree::Path,
-                f: &mut dyn FnMut(&::atmesh::tree::Path, &'__a ::atmesh::Array),
-            ) {
-                #unused
-                #visit
-            }
-            fn rebuild(
-                &self,
-                path: &mut ::atmesh::tree::Path,
-                f: &mut dyn FnMut(&::atmesh::tree::Path, &::atmesh::Array) -> ::atmesh::Array,
-            ) -> Self {
-                #unused
-                Self { #rebuild }
-            }
-            fn differs(&self, other: &Self, path: &mut ::atmesh::tree::Path) -> ::core::option::Option<::std::string::String> {
-                #differs
-                ::core::option::Option::None
-            }
-            fn filled_with(error: &::atmesh::Error) -> Self {
-                #unused_error
-                Self { #filled }
-            }
-        }
-        #args
-        #[automatically_derived]
-        impl #ti ::atmesh::Param for #name #ty #clone_where {
-            type Owned = Self;
-            type Item<'__a> = Self;
-            fn lend(owned: &Self) -> Self { ::core::clone::Clone::clone(owned) }
-        }
-        const _: () = {
-            fn tree<T: ::atmesh::Tree>() {}
-            #( #[allow(dead_code)] #checks )*
         };
-        #specs
-    })
+        let fields = self.data.fields.iter().zip(&self.members).zip(&self.skips);
+        let fields: Vec<_> = fields.map(|((f, m), skip)| (f, m, *skip)).collect();
+        let args = owned::args(self.input, &fields).unwrap_or_else(unchanged);
+        let mut cloned = bounds.cloned().unwrap_or(parse_quote!(where));
+        cloned.predicates.push(parse_quote!(Self: ::core::clone::Clone));
+        quote! {
+            #args
+            #[automatically_derived]
+            impl #head __atmesh::Param for #name #arguments #cloned {
+                type Owned = Self;
+                type Item<'__a> = Self;
+                fn lend(owned: &Self) -> Self { ::core::clone::Clone::clone(owned) }
+            }
+        }
+    }
+
+    /// Requires that each field is a tree, one by one, so that an error points at the field.
+    fn checks(&self) -> Tokens {
+        let generics = Parameters::of(self.input).bounded(&parse_quote!(__atmesh::Tree));
+        let (head, _, bounds) = generics.split_for_impl();
+        let (_, _, types) = self.trees();
+        let checks = types.into_iter().enumerate().map(|(i, field)| {
+            let check = format_ident!("field{i}");
+            quote! { fn #check #head () #bounds { tree::<#field>(); } }
+        });
+        quote! {
+            const _: () = {
+                fn tree<T: __atmesh::Tree>() {}
+                #( #[allow(dead_code)] #checks )*
+            };
+        }
+    }
+
+    /// Implements `Specs`, if each type parameter is a tree, so that it may be a spec, and each
+    /// field is made of parameters.
+    fn specs(&self) -> Option<Tokens> {
+        let parameters = Parameters::of(self.input);
+        let names: Vec<&Ident> = self.input.generics.type_params().map(|t| &t.ident).collect();
+        let (_, _, types) = self.trees();
+        if !parameters.are_trees() || !types.iter().all(|ty| owned::mentions(ty, &names) == Some(true)) {
+            return None;
+        }
+        let name = &self.input.ident;
+        let generics = parameters.bounded(&parse_quote!(__atmesh::Specs));
+        let (head, arguments, bounds) = generics.split_for_impl();
+        let (members, labels, _) = self.trees();
+        Some(quote! {
+            #[automatically_derived]
+            impl #head __atmesh::Specs for #name #arguments #bounds {
+                fn spec_tree(&self) -> __atmesh::tree::SpecTree {
+                    __atmesh::tree::SpecTree::Node(::std::vec![
+                        #((#labels.into(), __atmesh::Specs::spec_tree(&self.#members)),)*
+                    ])
+                }
+            }
+        })
+    }
+}
+
+fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
+    let of = Struct::new(input)?;
+    // with a wrong attribute the struct is a tree all the same, so that there is no second error
+    let (options, error) = match StructOptions::new(input) {
+        Ok(options) => (options, None),
+        Err(error) => (StructOptions::all(), Some(error.into_compile_error())),
+    };
+    let std_traits = std_traits::implementations(&of, options.derive.as_ref());
+    let (tree, arguments, checks, specs) = (of.tree(), of.arguments(), of.checks(), of.specs());
+    let implementations = options.scope(&quote!(#tree #arguments #checks #specs));
+    Ok(quote!(#error #std_traits #implementations))
 }
 
 fn no_struct(input: &DeriveInput, what: &str) -> syn::Error {
@@ -232,38 +319,4 @@ fn no_struct(input: &DeriveInput, what: &str) -> syn::Error {
          help: a plain value in a tree is a field with `#[tree(skip)]`, or `Static(..)`"
     );
     syn::Error::new_spanned(&input.ident, message)
-}
-
-/// Returns the bounds in `#[tree(bound(..))]` on the struct, if it has this attribute.
-fn stated_bounds(input: &DeriveInput) -> syn::Result<Option<Vec<WherePredicate>>> {
-    let mut stated = None;
-    for attr in input.attrs.iter().filter(|a| a.path().is_ident("tree")) {
-        attr.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("bound") {
-                return Err(meta.error("expected `#[tree(bound(D: Size))]`"));
-            }
-            let list;
-            syn::parenthesized!(list in meta.input);
-            let predicates = Punctuated::<WherePredicate, Token![,]>::parse_terminated(&list)?;
-            stated.get_or_insert_with(Vec::new).extend(predicates);
-            Ok(())
-        })?;
-    }
-    Ok(stated)
-}
-
-/// Returns true if the field is marked `#[tree(skip)]`.
-fn skipped(f: &Field) -> syn::Result<bool> {
-    let mut skip = false;
-    for attr in f.attrs.iter().filter(|a| a.path().is_ident("tree")) {
-        attr.parse_nested_meta(|meta| {
-            if meta.path.is_ident("skip") {
-                skip = true;
-                Ok(())
-            } else {
-                Err(meta.error("expected `#[tree(skip)]`"))
-            }
-        })?;
-    }
-    Ok(skip)
 }

@@ -27,7 +27,7 @@ pub(crate) fn args(input: &DeriveInput, fields: &[(&Field, &Tokens, bool)]) -> O
     let name = &input.ident;
     Some(quote! {
         #[automatically_derived]
-        impl<#(#params: ::atmesh::Args),*> ::atmesh::Args for #name<#(#params),*> {
+        impl<#(#params: __atmesh::Args),*> __atmesh::Args for #name<#(#params),*> {
             type Owned = #name<#(#params::Owned),*>;
             #[track_caller]
             fn into_tree(self) -> Self::Owned { #name { #made } }
@@ -35,8 +35,13 @@ pub(crate) fn args(input: &DeriveInput, fields: &[(&Field, &Tokens, bool)]) -> O
     })
 }
 
+/// Returns true if a macro is part of a type.
+pub(crate) fn has_macro(ty: &Type) -> bool {
+    mentions(ty, &[]).is_none()
+}
+
 /// Returns true if a type mentions a parameter; `None` if a macro hides the answer.
-fn mentions(ty: &Type, params: &[&Ident]) -> Option<bool> {
+pub(crate) fn mentions(ty: &Type, params: &[&Ident]) -> Option<bool> {
     fn look(tokens: Tokens, params: &[&Ident]) -> Option<bool> {
         tokens.into_iter().try_fold(false, |found, token| {
             let here = match token {
@@ -66,7 +71,7 @@ fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tok
             let last = path.path.segments.last()?;
             let PathArguments::AngleBracketed(args) = &last.arguments else {
                 // the type is the parameter itself
-                return Some(quote!(::atmesh::Args::into_tree(#value)));
+                return Some(quote!(__atmesh::Args::into_tree(#value)));
             };
             match (last.ident.to_string().as_str(), args.args.first()) {
                 ("Vec", Some(GenericArgument::Type(of))) => {
@@ -75,7 +80,7 @@ fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tok
                 ("Option", Some(GenericArgument::Type(of))) => inner(of).map(|f| quote!(#value.map(#f))),
                 ("Box" | "PhantomData" | "Static", _) => None,
                 // the type is another struct of trees
-                _ => Some(quote!(::atmesh::Args::into_tree(#value))),
+                _ => Some(quote!(__atmesh::Args::into_tree(#value))),
             }
         }
         _ => None,
