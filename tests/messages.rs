@@ -41,6 +41,22 @@ fn is_typed(file: &Path) -> bool {
     name(file).starts_with("typed_")
 }
 
+/// Returns rustc for a program that depends on `library` under the name `known_as`.
+fn rustc(program: &Path, kind: &str, output: &Path, (known_as, library): (&str, &Path)) -> Command {
+    let mut rustc = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
+    rustc
+        .args(["--edition=2024", "--emit=metadata", "--color=never", "--diagnostic-width=1000"])
+        .arg(format!("--crate-type={kind}"))
+        .arg("-o")
+        .arg(output)
+        .arg("-L")
+        .arg(format!("dependency={}", library.parent().unwrap().display()))
+        .arg("--extern")
+        .arg(format!("{known_as}={}", library.display()))
+        .arg(program);
+    rustc
+}
+
 /// rustc with the library, writing to a scratch file of one test.
 struct Compiler {
     library: PathBuf,
@@ -54,23 +70,8 @@ impl Compiler {
     }
     /// Compiles a program. Returns whether it succeeds, and what rustc prints.
     fn compile(&self, program: &Path) -> (bool, String) {
-        let out = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
-            .args([
-                "--edition=2024",
-                "--crate-type=bin",
-                "--emit=metadata",
-                "--color=never",
-                "--diagnostic-width=1000",
-            ])
-            .arg("-o")
-            .arg(self.scratch.with_extension("rmeta"))
-            .arg("-L")
-            .arg(format!("dependency={}", self.library.parent().unwrap().display()))
-            .arg("--extern")
-            .arg(format!("atmesh={}", self.library.display()))
-            .arg(program)
-            .output()
-            .unwrap();
+        let output = self.scratch.with_extension("rmeta");
+        let out = rustc(program, "bin", &output, ("atmesh", &self.library)).output().unwrap();
         (out.status.success(), String::from_utf8(out.stderr).unwrap())
     }
     /// Compiles a source text.
@@ -149,4 +150,24 @@ fn fixes_compile() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// The macros and the derives work in crates that know atmesh by another name.
+#[test]
+#[cfg(feature = "typed")]
+fn crates_know_atmesh_by_any_name() {
+    let library = library();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/renamed");
+    let compile = |program: &str, output: &Path, known: (&str, &Path)| {
+        let out = rustc(&folder.join(program), "lib", output, known).output().unwrap();
+        assert!(out.status.success(), "{program}:\n{}", String::from_utf8(out.stderr).unwrap());
+    };
+    let scratch = library.with_file_name(format!("renamed-{}.rmeta", std::process::id()));
+    compile("renamed.rs", &scratch, ("other", &library));
+    let facade = library.with_file_name(format!("libfacade_{}.rmeta", std::process::id()));
+    compile("facade.rs", &facade, ("atmesh", &library));
+    compile("through_a_facade.rs", &scratch, ("facade", &facade));
+    for made in [scratch, facade] {
+        std::fs::remove_file(made).unwrap();
+    }
 }

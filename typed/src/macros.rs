@@ -1,5 +1,6 @@
 //! The notation macros.
 //! Each passes its input and the path of this crate to the proc macro of the same name.
+//! `T!` and `einsum!` name arrays, so they are in `atmesh`.
 
 /// Writes a shape as a type: `S![4@X, 2]`.
 ///
@@ -35,13 +36,3 @@ macro_rules! mesh { ($($t:tt)*) => { $crate::notation::mesh! { [$crate] $($t)* }
 /// `dim!(pub Batch)` declares a size that is known only at run time.
 #[macro_export]
 macro_rules! dim { ($($t:tt)*) => { $crate::notation::dim! { [$crate] $($t)* } } }
-
-// the next two macros name `Typed`, which is in atmesh: they use its crate name, like
-// `#[derive(Tree)]`
-/// Writes the type of an array. It is documented at `atmesh::typed::T`.
-#[macro_export]
-macro_rules! T { ($($t:tt)*) => { $crate::notation::array! { [::atmesh::typed] $($t)* } } }
-
-/// Computes an einsum. It is documented at `atmesh::typed::einsum`.
-#[macro_export]
-macro_rules! einsum { ($($t:tt)*) => { $crate::notation::einsum! { [::atmesh::typed] $($t)* } } }

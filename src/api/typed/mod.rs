@@ -48,6 +48,31 @@
 //! type. Typed arrays are trees: `jit`, `grad`, `vjp`, `fori_loop`, `cond` and structs with
 //! `#[derive(Tree)]` accept them directly.
 //!
+//! # Structs
+//!
+//! A generic struct states its bounds, and takes `Clone` and `Debug` from `Tree`: Rust's own
+//! derives reject macros in the types of a generic struct.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! use atmesh::typed::prelude::*;
+//!
+//! mesh! { struct Pod { X: 2, Y: 4 } }
+//!
+//! #[derive(Tree)]
+//! #[tree(derive(Clone, Debug))]
+//! struct Mlp<D: Size, H: Size> {
+//!     up: T![f32; D, H@Y],
+//!     down: T![f32; H@Y, D],
+//! }
+//!
+//! let pod = Pod::mesh()?;
+//! let mlp: Mlp<N![16], N![32]> = Mlp { up: Typed::ones(&pod), down: Typed::ones(&pod) };
+//! let sum = jit(|mlp: &Mlp<N![16], N![32]>| mlp.up.sum(..)).call(&mlp)?;
+//! assert_eq!(sum.item()?, 512.0);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
 //! # Structure
 //!
 //! The types of sizes, shapes and shardings, and the rules over them, are in the crate
@@ -96,6 +121,7 @@ use std::marker::PhantomData;
 /// The names that typed programs use, in addition to `atmesh::prelude`.
 pub mod prelude {
     pub use super::axis::{Distinct, DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
+    pub use super::rules::broadcast::ElementwiseShape;
     pub use super::rules::reduce::keep;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
@@ -108,6 +134,10 @@ pub mod prelude {
 ///
 /// `V` is `()` outside of [`shard_map`](Manual::shard_map). Inside, it is the set of mesh axes over
 /// which the devices' blocks vary: `T![f32; 4, 16; V: X]`.
+///
+/// There is no `Default`, since an array belongs to a mesh: [`Typed::zeros`] takes it. There is no
+/// `PartialEq`, since the elements are not known under `jit`: compare [`Typed::to_vec`], or
+/// elementwise.
 #[must_use = "operations return new arrays"]
 #[repr(transparent)]
 pub struct Typed<T, S, V = ()> {
@@ -173,6 +203,15 @@ impl<T: Element, S: Shape, V: Sets> TypedArray for Typed<T, S, V> {
     }
 }
 
+// `macro_export` puts macros at the root of the crate; the next two have their documentation here.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! T { ($($t:tt)*) => { $crate::typed::notation::array! { [$crate::typed] $($t)* } } }
+// at the root, `einsum` is a function
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __typed_einsum { ($($t:tt)*) => { $crate::typed::notation::einsum! { [$crate::typed] $($t)* } } }
+
 /// Writes the type of an array: `T![f32; 4@X, 2]`.
 ///
 /// The element type comes first, then `;`, then the dims: each has a size, and after `@` the mesh
@@ -191,7 +230,8 @@ impl<T: Element, S: Shape, V: Sets> TypedArray for Typed<T, S, V> {
 /// assert_eq!(<T![f32; 8; U: X]>::type_text(), "float32[8]{U:X}");
 /// assert_eq!(<T![bool;]>::type_text(), "bool[]");
 /// ```
-pub use atmesh_typed::T;
+#[doc(inline)]
+pub use T;
 
 /// Computes an einsum of typed arrays: `einsum!("bsd,dh->bsh", x, w)`.
 ///
@@ -209,7 +249,8 @@ pub use atmesh_typed::T;
 /// # let _ = (y, z);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
-pub use atmesh_typed::einsum;
+#[doc(inline)]
+pub use __typed_einsum as einsum;
 
 /// Derives the traits with which a struct of typed arrays enters and leaves
 /// [`shard_map`](Manual::shard_map).

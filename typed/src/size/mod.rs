@@ -1,4 +1,11 @@
 //! Sizes of dimensions as types: integers, names, run-time sizes, and one device's share of each.
+//!
+//! Programs write a size with [`N!`](crate::N), [`S!`](crate::S) or `T!`, and bound it by [`Size`].
+//! The types [`Num`], [`K`] and [`M`] are what these macros expand to on a Rust without computed
+//! constants in types: they are in messages, and in no signature that a program writes. When
+//! `min_generic_const_args` is stable, `N![11008]` will expand to `Num<11008>`, with one type for
+//! integers of any size, and arithmetic on sizes will be rustc's. Programs that use the macros and
+//! the bounds compile as before; the names `K` and `M`, and the digits of `Num`, are not stable.
 
 mod convert;
 mod decimal;

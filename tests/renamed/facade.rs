@@ -1,0 +1,2 @@
+//! A crate that exports atmesh to its users.
+pub use atmesh as arrays;
