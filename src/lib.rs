@@ -375,5 +375,14 @@ mod devices_page {}
 #[doc = include_str!("../book/src/typed.md")]
 mod typed_page {}
 #[cfg(all(doctest, feature = "typed"))]
+#[doc = include_str!("../book/src/typed_structs.md")]
+mod typed_structs_page {}
+#[cfg(all(doctest, feature = "typed"))]
+#[doc = include_str!("../book/src/typed_generic.md")]
+mod typed_generic_page {}
+#[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../book/src/typed_rules.md")]
 mod typed_rules_page {}
+#[cfg(all(doctest, feature = "typed"))]
+#[doc = include_str!("../book/src/typed_compared.md")]
+mod typed_compared_page {}
