@@ -5,6 +5,7 @@
 //! without arrays, which needs only the crate of rules.
 #![cfg(feature = "typed")]
 
+use atmesh::array::DimIndex;
 use atmesh::prelude::*;
 use atmesh::{concat, einsum};
 use std::fmt::Write;
@@ -48,7 +49,7 @@ type Dim = (usize, Vec<&'static str>);
 fn split(rng: &mut Rng, sizes: &[usize]) -> Vec<Dim> {
     let mut dims: Vec<Dim> = sizes.iter().map(|n| (*n, Vec::new())).collect();
     for (axis, size) in AXES {
-        let d = rng.next(dims.len() * 2);
+        let d = rng.next((dims.len() * 2).max(1));
         if let Some((n, axes)) = dims.get_mut(d) {
             let devices: usize = axes.iter().map(|a| AXES.iter().find(|b| b.0 == *a).unwrap().1).product();
             if *n % (devices * size) == 0 {
@@ -70,18 +71,98 @@ fn spec_text(dims: &[Dim]) -> String {
     format!("P![{}]", dims.iter().map(|d| entry(&d.1)).collect::<Vec<_>>().join(", "))
 }
 fn shape_text(dims: &[Dim]) -> String {
-    let dim = |(n, axes): &Dim| if axes.is_empty() { n.to_string() } else { format!("{n}@{}", entry(axes)) };
+    let dim = |(n, axes): &Dim| match axes[..] {
+        [] if *n == 1 => "~".into(),
+        [] => n.to_string(),
+        _ => format!("{n}@{}", entry(axes)),
+    };
     format!("S![{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
 }
 fn spec(dims: &[Dim]) -> Spec {
     Spec::from_dims(dims.iter().map(|d| d.1.iter().map(|a| Axis::from(*a)).collect()).collect())
 }
 fn array(mesh: &Mesh, dims: &[Dim]) -> Array {
-    Array::zeros(dims.iter().map(|d| d.0).collect::<Vec<_>>()).put(mesh, spec(dims))
+    array_of(mesh, F32, dims)
+}
+fn array_of(mesh: &Mesh, dtype: DType, dims: &[Dim]) -> Array {
+    Array::zeros(dtype.array_type(dims.iter().map(|d| d.0).collect::<Vec<_>>())).put(mesh, spec(dims))
 }
 fn sizes(rng: &mut Rng, ranks: std::ops::Range<usize>) -> Vec<usize> {
     let rank = ranks.start + rng.next(ranks.len());
     (0..rank).map(|_| rng.pick(&SIZES)).collect()
+}
+
+/// Returns a read or an update at indices, as a rule and as the result of the dynamic layer.
+fn indexed(rng: &mut Rng, mesh: &Mesh, a: &[Dim]) -> (String, Array) {
+    let (x, s, d) = (array(mesh, a), shape_text(a), rng.next(a.len()));
+    // indices of rank 0 to 2, often unsharded
+    let of = sizes(rng, 0..3);
+    let ids: Vec<Dim> = match rng.next(2) {
+        0 => of.iter().map(|n| (*n, Vec::new())).collect(),
+        _ => split(rng, &of),
+    };
+    let i = array_of(mesh, I32, &ids);
+    let part: Vec<Dim> = a[..d].iter().chain(&ids).chain(&a[d + 1..]).cloned().collect();
+    let operands = format!("{s}, (), {}, (), D<{d}>", shape_text(&ids));
+    match rng.next(3) {
+        0 => (format!("Take<{operands}>"), x.take(&i, d as i32)),
+        1 => {
+            let out = split(rng, &part.iter().map(|d| d.0).collect::<Vec<_>>());
+            (format!("TakeTo<{operands}, {}>", spec_text(&out)), x.take_to(&i, d as i32, spec(&out)))
+        }
+        _ => {
+            // mostly of the shape and sharding of the part
+            let values = match rng.next(3) {
+                0 => split(rng, &part.iter().map(|d| d.0).collect::<Vec<_>>()),
+                _ => part,
+            };
+            let values_array = array(mesh, &values);
+            if values_array.ty().is_err() {
+                return indexed(rng, mesh, a);
+            }
+            let pick = |k| if k == d { DimIndex::from(&i) } else { DimIndex::from(..) };
+            let index: Vec<DimIndex> = (0..a.len()).map(pick).collect();
+            (
+                format!("Update<{operands}, {}, ()>", shape_text(&values)),
+                x.at(index.into()).add(&values_array),
+            )
+        }
+    }
+}
+/// Returns `take_along_axis` as a rule and as the result of the dynamic layer.
+fn along(rng: &mut Rng, mesh: &Mesh, a: &[Dim]) -> (String, Array) {
+    let (mut a, d) = (a.to_vec(), rng.next(a.len()));
+    let mut of: Vec<usize> = a.iter().map(|d| d.0).collect();
+    of[d] = rng.pick(&SIZES);
+    let mut ids = match rng.next(3) {
+        0 => a.clone(),
+        _ => split(rng, &of),
+    };
+    ids[d] = (of[d], if rng.next(3) == 0 { ids[d].1.clone() } else { Vec::new() });
+    if rng.next(3) > 0 {
+        a[d].1.clear();
+    }
+    // a dim of size 1 in the array or in the indices
+    for k in 0..a.len() {
+        match rng.next(6) {
+            0 => ids[k] = (1, Vec::new()),
+            1 if k != d => a[k] = (1, Vec::new()),
+            _ => {}
+        }
+    }
+    let (x, i) = (array(mesh, &a), array_of(mesh, I32, &ids));
+    if x.ty().is_err() || i.ty().is_err() {
+        return along(rng, mesh, &a);
+    }
+    let operands = format!("{}, (), {}, (), D<{d}>", shape_text(&a), shape_text(&ids));
+    if rng.next(2) == 0 {
+        return (format!("TakeAlong<{operands}>"), x.take_along_axis(&i, d as i32));
+    }
+    let size = |k: usize| if k == d { ids[k].0 } else { a[k].0.max(ids[k].0) };
+    let out = split(rng, &(0..a.len()).map(size).collect::<Vec<_>>());
+    let out: Vec<Dim> =
+        out.into_iter().map(|(n, axes)| (n, if n == 1 { Vec::new() } else { axes })).collect();
+    (format!("TakeAlongTo<{operands}, {}>", spec_text(&out)), x.take_along_axis_to(&i, d as i32, spec(&out)))
 }
 
 /// Returns one operation: the rule as a type, and the result of the dynamic layer.
@@ -90,7 +171,7 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
     let a = split(rng, &one);
     let x = array(mesh, &a);
     let s = shape_text(&a);
-    match rng.next(9) {
+    match rng.next(15) {
         0 | 1 => {
             let mut two = one[rng.next(one.len())..].to_vec();
             if rng.next(8) == 0 {
@@ -156,6 +237,39 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             }
             (format!("Concat<{s}, (), {}, (), D<{d}>>", shape_text(&b)), concat([&x, &y], d as i32))
         }
+        8 | 9 => indexed(rng, mesh, &a),
+        10 => along(rng, mesh, &a),
+        11 => {
+            // The types are stricter than the untyped operation in one case: if the shapes differ,
+            // it takes a dim that is sharded in one operand and unsharded in another.
+            let alike = rng.next(2) == 0;
+            let pick = |rng: &mut Rng| {
+                if alike {
+                    return if rng.next(2) == 0 { a.clone() } else { split(rng, &one) };
+                }
+                let dims = a[rng.next(a.len())..].iter().cloned();
+                dims.map(|dim| if rng.next(3) == 0 { (1, Vec::new()) } else { dim }).collect()
+            };
+            let (b, c): (Vec<Dim>, Vec<Dim>) = (pick(rng), pick(rng));
+            let query = format!("Select<{s}, (), {}, (), {}, ()>", shape_text(&b), shape_text(&c));
+            let condition = array_of(mesh, Bool, &a);
+            (query, condition.select(&array(mesh, &b), &array(mesh, &c)))
+        }
+        12 => {
+            let keep = rng.next(2) == 0;
+            let dims: Vec<usize> = (0..one.len()).filter(|_| rng.next(3) > 0).collect();
+            let text = dims.iter().map(|d| format!("D<{d}>")).collect::<Vec<_>>().join(", ");
+            let text = match dims[..] {
+                [] => return operation(rng, mesh),
+                [_] => text,
+                _ => format!("({text})"),
+            };
+            let numbers: Vec<i32> = dims.iter().map(|d| *d as i32).collect();
+            let dims = if keep { Dims::keep(numbers) } else { Dims::from(numbers) };
+            let text = if keep { format!("Kept<{text}>") } else { text };
+            (format!("ReduceSum<{s}, (), {text}>"), x.sum(dims))
+        }
+        13 => (format!("Triangle<{s}, ()>"), x.tril(0)),
         _ => {
             let mut order: Vec<usize> = (0..one.len()).collect();
             (1..order.len()).for_each(|i| order.swap(i, rng.next(i + 1)));

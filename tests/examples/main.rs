@@ -381,4 +381,5 @@ fn typed_examples() {
     compare("typed_mlp", &[]);
     compare("typed_shard_map", &[]);
     compare("typed_train", &[]);
+    compare("typed_transformer", &[]);
 }

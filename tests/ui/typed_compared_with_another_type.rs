@@ -1,5 +1,5 @@
-//~ elements of type `f32` cannot be compared with `bool`
-//~ a number of that type
+//~ expected a typed array of `f32` or a number of type `f32`, found `bool`
+//~ cannot be combined with this
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,5 +1,5 @@
 //~ does not name dims of `(TDim<Num<4>, X>, TDim<Num<2>>)` to reduce over
-//~ expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these
+//~ expected `D1`, several in rising order, as `(D0, D1)`, `..` for all dims, or `keep(..)` of these
 use atmesh::typed::prelude::*;
 
 mesh! { struct Pod { X: 2 } }

@@ -1,4 +1,4 @@
-//~ expected a typed array, found
+//~ expected a typed array or a number, found
 //~ x.typed::<T![f32; 8@X, 16]>()?
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,4 +1,4 @@
-//~ expected a typed array, found `atmesh::Array`
+//~ expected a typed array of `f32` or a number of type `f32`, found `
 //~ an `Array` becomes a typed one by `x.typed::<T![f32; 8@X, 16]>()?`
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }

@@ -128,15 +128,7 @@ def over(axes, rank, keep):
         skip("a dim number above 7")
     if not axes:
         skip("a reduction over no dim")
-    if axes == list(range(rank)) and (rank > 3 or keep and rank > 2):
-        dims = ".."
-    elif len(axes) == 1:
-        dims = f"D<{axes[0]}>"
-    elif len(axes) <= 3:
-        dims = "(" + ", ".join(f"D<{a}>" for a in axes) + ")"
-    else:
-        skip("a reduction over more than three dims, but not all")
-    dims = "core::ops::RangeFull" if dims == ".." else dims
+    dims = f"D<{axes[0]}>" if len(axes) == 1 else "(" + ", ".join(f"D<{a}>" for a in axes) + ")"
     return f"Kept<{dims}>" if keep else dims
 
 
@@ -189,7 +181,8 @@ def query(mesh, eq, types, inside):
             return f"Softmax<{S(0)}, {V(0)}, {dims}>", out
         return f"{'ReduceSum' if op == 'sum' else 'Reduce'}<{S(0)}, {V(0)}, {dims}>", out
     if op in ("argmax", "argmin"):
-        return f"Reduce<{S(0)}, {V(0)}, {over([params['axis']], rank(), False)}>", "int32"
+        axes = list(range(rank())) if params["axis"] is None else [params["axis"]]
+        return f"Reduce<{S(0)}, {V(0)}, {over(axes, rank(), False)}>", "int32"
     if op == "transpose":
         order = "".join(f"D<{d}>," for d in params["permutation"])
         if any(d >= 8 or d < 0 for d in params["permutation"]):
@@ -238,13 +231,33 @@ def query(mesh, eq, types, inside):
         if d not in range(8):
             skip("a dim number that is negative or above 7")
         return f"Stack<{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{d}>>", same
-    if op == "take":
-        if params.get("out_sharding") is not None or params["axis"] not in range(8):
-            skip("take with a stated sharding: `.then`")
-        if rank(1) != 1:
-            skip("take at other than one dim of indices: `.then`")
-        return f"Take<{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{params['axis']}>>", same
-    if op in ("rev", "tril", "triu"):
+    if op in ("take", "take_along_axis", "at_add", "at_mul", "at_min", "at_max", "at_set"):
+        d, out = params.get("axis", 0), params.get("out_sharding")
+        if d not in range(8):
+            skip("a dim number that is negative or above 7")
+        if len(arrays) < len(ins):
+            skip("an update by a number: the rule of its indices")
+        if len(arrays[1][1]) + rank() > 9:
+            skip("rank above 8")
+        if not arrays[1][0].startswith(("int", "uint")) or len(arrays) == 3 and arrays[2][0] != same:
+            skip("an error of element types: bounds on methods, in tests/ui")
+        args = f"{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{d}>"
+        if op == "take_along_axis":
+            stretch = lambda k: "S![%s]" % ", ".join(
+                ("~" if x[0] == 1 and not x[1] and i != d else mesh.dims([x], False)[3:-1]) for i, x in enumerate(arrays[k][1]))
+            if out is not None:
+                skip("take_along_axis with a stated sharding: in the random cases")
+            return f"TakeAlong<{stretch(0)}, {V(0)}, {stretch(1)}, {V(1)}, D<{d}>>", same
+        if op == "take":
+            return (f"Take<{args}>" if out is None else f"TakeTo<{args}, {mesh.spec(out, rank() + rank(1) - 1)}>"), same
+        if out is not None:
+            skip("an update with a stated sharding: `.then`")
+        return f"Update<{args}, {S(2)}, {V(2)}>", same
+    if op == "one_hot":
+        return f"OneHot<{S(0)}, {V(0)}, N![{params['num_classes']}]>", params.get("dtype", "float32")
+    if op in ("tril", "triu"):
+        return f"Triangle<{S(0)}, {V(0)}>", same
+    if op == "rev":
         skip("keeps the type: no rule to compare")
     if op == "reshard":
         return f"Reshard<{S(0)}, {V(0)}, {mesh.spec(params['spec'], rank())}>", same
@@ -322,6 +335,11 @@ def query(mesh, eq, types, inside):
         if a[0] != b[0]:
             skip("element types differ: a bound on the method")
         return f"Select<{S(0)}, {V(0)}, {S(1)}, {V(1)}, {S(2)}, {V(2)}>", a[0]
+    if op == "where":
+        if len(arrays) < 2 or len(arrays) == 3 and arrays[1][0] != arrays[2][0] or same != "bool":
+            skip("select between two numbers, or element types that differ")
+        operands = ", ".join(f"{S(k, True)}, {V(k)}" for k in range(len(arrays)))
+        return f"{'Select' if len(arrays) == 3 else 'Join'}<{operands}>", arrays[1][0]
     if op == "concatenate":
         if len(arrays) != 2:
             skip("concat of other than two operands: pair by pair")

@@ -1,13 +1,13 @@
 //! Operations along one dim: sorting, cumulative sums, rolling, padding, stacking and indexing.
 
 use super::rules::reshape_dims::UnshardedDim;
-use super::rules::slice::{PadDim, StackRhs, TakeRhs, TileDim};
-use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
-use super::shape::{DimAccess, DimNumber, Insert, Push, Shape, TDim};
+use super::rules::slice::{PadDim, StackRhs, TileDim};
+use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, Sets};
+use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Num, Size};
-use super::{Float, Integer, Number, SameElem, Typed, TypedArray, op};
-use crate::api::array::{Array, stack};
+use super::{Float, Number, NumberOf, SameElem, Typed, TypedArray, equal_sizes, op};
+use crate::api::array::stack;
 use crate::core::types::Element;
 
 macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) => {
@@ -55,9 +55,45 @@ along! {
     cummin Element T;
     /// Computes the cumulative log Σ exp along an unsharded dim.
     cumlogsumexp Float T;
+    /// Computes the cumulative sum along an unsharded dim, starting at the end.
+    cumsum_reverse Number T;
+    /// Computes the cumulative product along an unsharded dim, starting at the end.
+    cumprod_reverse Number T;
+    /// Computes the cumulative maximum along an unsharded dim, starting at the end.
+    cummax_reverse Element T;
+    /// Computes the cumulative minimum along an unsharded dim, starting at the end.
+    cummin_reverse Element T;
+    /// Computes the cumulative log Σ exp along an unsharded dim, starting at the end.
+    cumlogsumexp_reverse Float T;
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Returns the median along an unsharded dim, which is removed.
+    #[track_caller]
+    pub fn median<I: DimNumber>(&self, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
+    where
+        T: Float,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnshardedDim,
+        V: CompleteFor<op::median>,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.median(I::NUMBER as i32))
+    }
+    /// Returns the quantile `q`, from 0 to 1, along an unsharded dim, which is removed.
+    ///
+    /// Between two elements it is interpolated; see [`Array::quantile`](crate::Array::quantile).
+    #[track_caller]
+    pub fn quantile<I: DimNumber>(&self, q: f64, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
+    where
+        T: Float,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnshardedDim,
+        V: CompleteFor<op::quantile>,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.quantile(q, I::NUMBER as i32))
+    }
     /// Returns the `K` largest elements along an unsharded dim, and their indices.
     ///
     /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`.
@@ -106,13 +142,13 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: T) -> Self
+    pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: impl NumberOf<T>) -> Self
     where
         S: DimAccess<I::D>,
         V: CompleteSets,
     {
         let _ = along;
-        Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, Array::from(fill)))
+        Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, fill.number()))
     }
     /// Pads an unsharded dim with `value`: `A` elements before and `B` elements after.
     ///
@@ -121,7 +157,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn pad<A: Size, B: Size, I: DimNumber>(
         &self,
         at: I,
-        value: T,
+        value: impl NumberOf<T>,
     ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
     where
         S: DimAccess<I::D>,
@@ -132,7 +168,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = at;
         let mut widths = vec![(0, 0, 0); S::DIMS.len()];
         widths[I::NUMBER] = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64, 0);
-        Typed::from_rule_result(self.array.pad(Array::from(value), widths))
+        Typed::from_rule_result(self.array.pad(value.number(), widths))
     }
     /// Repeats the array `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
     ///
@@ -172,46 +208,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: Insert<I::D, TDim<Num<2>>>,
     {
         let _ = at;
-        Typed::from_rule_result(stack([&self.array, b.as_untyped()], I::NUMBER as i32))
-    }
-    /// Takes the elements at indices along an unsharded dim, which is replaced by the indices' dim.
-    ///
-    /// Negative indices count from the end. Out-of-bounds indices read a
-    /// [fill value](crate::IndexMode::Fill).
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let table = <T![f32; 10, 4@X]>::iota(&pod, D0);
-    /// let ids = <T![i32; 3]>::full(&pod, 7);
-    /// let rows: T![f32; 3, 4@X] = table.take(&ids, D0);
-    /// assert_eq!(rows.to_vec()?, [7.0; 12]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take<R: TypedArray<Elem: Integer>, I: DimNumber>(
-        &self,
-        indices: &R,
-        along: I,
-    ) -> Typed<T, <R::Shape as TakeRhs<S, I::D>>::Out, JoinOf<V, R::Sets>>
-    where
-        R::Shape: TakeRhs<S, I::D>,
-        R::Sets: JoinRhs<V>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.take(indices.as_untyped(), I::NUMBER as i32))
-    }
-    /// Encodes integers as one-hot float32 vectors along a new last dim of size `K`.
-    ///
-    /// Integers outside of `0..K` give vectors of zeros.
-    #[track_caller]
-    pub fn one_hot<K: KnownSize>(&self) -> Typed<f32, <S as Push<TDim<K>>>::Out, V>
-    where
-        T: Integer,
-        S: Push<TDim<K>>,
-        V: CompleteSets,
-    {
-        Typed::from_rule_result(self.array.one_hot(K::VALUE.unwrap_or(0)))
+        let b = b.as_untyped();
+        Typed::from_rule_result(match equal_sizes::alike::<S>("stack", &[&self.array, b]) {
+            Ok(()) => stack([&self.array, b], I::NUMBER as i32),
+            Err(unequal) => unequal,
+        })
     }
 }

@@ -1,50 +1,13 @@
 //! Elementwise operations: unary, binary, comparison, selection and conversion.
 
-use super::equal_sizes::{any_open, elementwise_dims};
+use super::operands::{AddResult, JoinResult, JoinsElem, MulResult, RightOperand};
 use super::rules::broadcast::{ZipOf, ZipRhs};
-use super::sets::{
-    AddOf, AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets,
-};
-use super::shape::{DimInfo, Shape};
-use super::{SameElem, Typed, TypedArray, equal_sizes, op};
-use crate::api::array::{Array, Operand, Term};
+use super::rules::select::SelectRhs;
+use super::sets::{AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, MulRhs, Sets};
+use super::shape::Shape;
+use super::{Bits, Float, Integer, Number, NumberOf, Signed, Typed, equal_sizes, op};
+use crate::api::array::{Operand, Term};
 use crate::core::types::Element;
-use crate::ir::program::CallSite;
-use half::{bf16, f16};
-
-macro_rules! classes { ($($(#[$doc:meta])* $name:ident: $super:ident, $what:literal, $note:literal, $($t:ident)*;)*) => { $(
-    $(#[$doc])*
-    #[diagnostic::on_unimplemented(
-        message = "this operation is not defined for elements of type `{Self}`",
-        label = $what,
-        note = $note
-    )]
-    pub trait $name: $super {}
-    $( impl $name for $t {} )*
-)* } }
-classes! {
-    /// Element types that can be added and multiplied.
-    Number: Element, "expected numbers, not `bool`", "convert the array first: `.convert::<f32>()`", f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64;
-    /// Floating-point element types.
-    Float: Number, "expected floating-point numbers", "convert the array first: `.convert::<f32>()`", f16 bf16 f32 f64;
-    /// Signed element types.
-    Signed: Number, "expected numbers with a sign", "convert the array first: `.convert::<f32>()`", f16 bf16 f32 f64 i8 i16 i32 i64;
-    /// Integer element types.
-    Integer: Number, "expected whole numbers", "convert the array first: `.convert::<i32>()`", i8 i16 i32 i64 u8 u16 u32 u64;
-    /// Integer element types and `bool`.
-    Bits: Element, "expected whole numbers or `bool`", "convert the array first: `.convert::<i32>()`", bool i8 i16 i32 i64 u8 u16 u32 u64;
-}
-
-/// The result of an elementwise operation other than `+`, `-` and `*` on a `Typed<T, S, V>` and
-/// an `R`.
-pub type JoinResult<T, S, V, R> =
-    Typed<T, ZipOf<S, <R as TypedArray>::Shape>, JoinOf<V, <R as TypedArray>::Sets>>;
-/// The result of adding a `Typed<T, S, V>` and an `R`.
-pub type AddResult<T, S, V, R> =
-    Typed<T, ZipOf<S, <R as TypedArray>::Shape>, AddOf<V, <R as TypedArray>::Sets>>;
-/// The result of multiplying the elements of a `Typed<T, S, V>` and an `R`.
-pub type MulResult<T, S, V, R> =
-    Typed<T, ZipOf<S, <R as TypedArray>::Shape>, MulOf<V, <R as TypedArray>::Sets>>;
 
 macro_rules! unary { ($bound:ident: $($name:ident)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
@@ -60,9 +23,30 @@ macro_rules! unary { ($bound:ident: $($name:ident)*) => {
     )* }
 } }
 unary!(Float: floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-    sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact);
+    sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact rint nan_to_num);
 unary!(Number: sign square);
 unary!(Signed: abs);
+
+macro_rules! tests { ($($(#[$doc:meta])* $name:ident;)*) => {
+    impl<T: Float, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Typed<bool, S, V>
+        where
+            V: CompleteFor<op::$name>,
+        {
+            Typed::from_rule_result(self.array.$name())
+        }
+    )* }
+} }
+tests! {
+    /// Returns true for elements that are neither infinite nor NaN.
+    is_finite;
+    /// Returns true for elements that are NaN.
+    is_nan;
+    /// Returns true for elements that are infinite.
+    is_inf;
+}
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Returns the value unchanged, with a zero derivative.
@@ -72,15 +56,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         V: CompleteSets,
     {
         Typed::from_rule_result(self.array.stop_gradient())
-    }
-    /// Returns true for elements that are neither infinite nor NaN.
-    #[track_caller]
-    pub fn is_finite(&self) -> Typed<bool, S, V>
-    where
-        T: Float,
-        V: CompleteSets,
-    {
-        Typed::from_rule_result(self.array.is_finite())
     }
     /// Raises each element to an integer power.
     #[track_caller]
@@ -104,34 +79,32 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn convert<U: Element>(&self) -> Typed<U, S, V> {
         Typed::from_rule_result(self.array.astype(U::DTYPE))
     }
-    /// Clamps each element to `low..=high`.
+    /// Clamps each element to `low..=high`, which are numbers: `x.clamp(-1.0, 1.0)`.
     #[track_caller]
-    pub fn clamp(&self, low: T, high: T) -> Self
+    pub fn clamp<A: NumberOf<T>, B: NumberOf<T>>(&self, low: A, high: B) -> Self
     where
         T: Number,
-        V: ScalarSets,
+        V: CompleteSets,
     {
-        Typed::from_rule_result(self.array.clamp(Array::from(low), Array::from(high)))
+        Typed::from_rule_result(self.array.clamp(low.number(), high.number()))
     }
 }
 
-macro_rules! binary { ($($(#[$doc:meta])* $name:ident $dynamic:ident $bound:ident $rhs:ident $of:ident;)*) => {
+macro_rules! binary { ($($(#[$doc:meta])* $name:ident $bound:ident $rhs:ident $of:ident;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
-        pub fn $name<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> $of<T, S, V, R>
+        pub fn $name<B: RightOperand<Kind: JoinsElem<T, B::Elem>>>(&self, b: B) -> $of<T, S, V, B>
         where
             T: $bound,
-            R::Shape: ZipRhs<S>,
-            R::Sets: $rhs<V>,
+            B::Shape: ZipRhs<S>,
+            B::Sets: $rhs<V>,
         {
-            let b = b.as_untyped();
-            Typed::from_rule_result(
-                match equal_sizes::elementwise::<S, R::Shape>(stringify!($name), &self.array, b) {
-                    Ok(()) => binary!(% self.array, b, $dynamic),
-                    Err(unequal) => unequal,
-                },
-            )
+            let b = b.right_term();
+            Typed::from_rule_result(match equal_sizes::right::<S, B>(stringify!($name), &self.array, &b) {
+                Ok(()) => binary!(% self.array, b, $name),
+                Err(unequal) => unequal,
+            })
         }
     )* }
 };
@@ -147,105 +120,57 @@ macro_rules! binary { ($($(#[$doc:meta])* $name:ident $dynamic:ident $bound:iden
 }
 binary! {
     /// Adds elementwise: `a + b`.
-    add add Number AddRhs AddResult;
+    add Number AddRhs AddResult;
     /// Subtracts elementwise: `a - b`.
-    sub sub Number AddRhs AddResult;
+    sub Number AddRhs AddResult;
     /// Multiplies elementwise: `a * b`.
-    mul mul Number MulRhs MulResult;
+    mul Number MulRhs MulResult;
     /// Divides elementwise: `a / b`.
-    div div Number JoinRhs JoinResult;
+    div Number JoinRhs JoinResult;
     /// Computes the elementwise remainder: `a % b`.
-    rem rem Number JoinRhs JoinResult;
-    /// Raises each element to the power `b`.
-    pow pow Float JoinRhs JoinResult;
+    rem Number JoinRhs JoinResult;
+    /// Divides elementwise and rounds down, like NumPy's `//`.
+    floor_divide Number JoinRhs JoinResult;
+    /// Computes the elementwise remainder with the sign of `b`, like NumPy's `%`.
+    remainder Number JoinRhs JoinResult;
+    /// Raises each element to the power `b`, an array or a number: `x.pow(0.5)`.
+    pow Float JoinRhs JoinResult;
     /// Computes the angle of the point (b, self), in radians.
-    atan2 atan2 Float JoinRhs JoinResult;
+    atan2 Float JoinRhs JoinResult;
     /// Computes √(self² + b²) elementwise.
-    hypot hypot Float JoinRhs JoinResult;
+    hypot Float JoinRhs JoinResult;
     /// Computes self·ln b; the result is 0 where self is 0.
-    xlogy xlogy Float JoinRhs JoinResult;
+    xlogy Float JoinRhs JoinResult;
     /// Returns the next representable value towards `b`.
-    nextafter nextafter Float JoinRhs JoinResult;
+    nextafter Float JoinRhs JoinResult;
     /// Computes the bitwise AND.
-    bitand bitand Bits JoinRhs JoinResult;
+    bitand Bits JoinRhs JoinResult;
     /// Computes the bitwise OR.
-    bitor bitor Bits JoinRhs JoinResult;
+    bitor Bits JoinRhs JoinResult;
     /// Computes the bitwise XOR.
-    bitxor bitxor Bits JoinRhs JoinResult;
+    bitxor Bits JoinRhs JoinResult;
     /// Shifts the bits left.
-    shift_left shift_left Integer JoinRhs JoinResult;
+    shift_left Integer JoinRhs JoinResult;
     /// Shifts the bits right, filling with zeros.
-    shift_right_logical shift_right_logical Integer JoinRhs JoinResult;
+    shift_right_logical Integer JoinRhs JoinResult;
     /// Shifts the bits right, filling with the sign bit.
-    shift_right_arithmetic shift_right_arithmetic Integer JoinRhs JoinResult;
+    shift_right_arithmetic Integer JoinRhs JoinResult;
 }
-
-/// An operand that elements of a `Typed<T, S, V>` can be compared with: an array or a scalar.
-#[diagnostic::on_unimplemented(
-    message = "elements of type `{T}` cannot be compared with `{Self}`",
-    label = "expected an array of `{T}`, or a number of that type"
-)]
-pub trait BroadcastWith<T, S, V> {
-    /// The shape of the result.
-    type Shape: Shape;
-    /// The sets of mesh axes of the result.
-    type Sets: Sets;
-    /// The dims of an array; a scalar has none.
-    const DIMS: &'static [DimInfo];
-    /// Converts to an operand.
-    fn term(self) -> Term;
-}
-impl<T, S, V, R: TypedArray<Elem: SameElem<T>>> BroadcastWith<T, S, V> for &R
-where
-    R::Shape: ZipRhs<S>,
-    R::Sets: JoinRhs<V>,
-{
-    type Shape = <R::Shape as ZipRhs<S>>::Out;
-    type Sets = <R::Sets as JoinRhs<V>>::Out;
-    const DIMS: &'static [DimInfo] = R::Shape::DIMS;
-    fn term(self) -> Term {
-        Operand::term(self.as_untyped())
-    }
-}
-impl<T, T2: Element + SameElem<T>, S, S2: Shape + ZipRhs<S>, V, V2: Sets + JoinRhs<V>> BroadcastWith<T, S, V>
-    for Typed<T2, S2, V2>
-{
-    type Shape = <S2 as ZipRhs<S>>::Out;
-    type Sets = <V2 as JoinRhs<V>>::Out;
-    const DIMS: &'static [DimInfo] = S2::DIMS;
-    fn term(self) -> Term {
-        Operand::term(self)
-    }
-}
-macro_rules! against { ($($t:ty)*) => { $(
-    impl<S: Shape, V: ScalarSets> BroadcastWith<$t, S, V> for $t {
-        type Shape = S;
-        type Sets = V;
-        const DIMS: &'static [DimInfo] = &[];
-        fn term(self) -> Term {
-            Operand::term(Array::from(self))
-        }
-    }
-)* } }
-against!(f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 macro_rules! compared { ($($(#[$doc:meta])* $name:ident $out:ty;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
-        pub fn $name<B: BroadcastWith<T, S, V>>(&self, b: B) -> Typed<$out, B::Shape, B::Sets> {
-            let b = b.term();
-            if const { any_open(S::DIMS) && any_open(B::DIMS) }
-                && let Term::Array(b) = &b
-                && let Err(unequal) = elementwise_dims(
-                    CallSite::here(stringify!($name)),
-                    (S::DIMS, &self.array),
-                    (B::DIMS, b),
-                )
-            {
-                return Typed::from_rule_result(unequal);
-            }
-            Typed::from_rule_result(self.array.$name(b))
+        pub fn $name<B: RightOperand<Kind: JoinsElem<T, B::Elem>>>(&self, b: B) -> JoinResult<$out, S, V, B>
+        where
+            B::Shape: ZipRhs<S>,
+            B::Sets: JoinRhs<V>,
+        {
+            let b = b.right_term();
+            Typed::from_rule_result(match equal_sizes::right::<S, B>(stringify!($name), &self.array, &b) {
+                Ok(()) => self.array.$name(b),
+                Err(unequal) => unequal,
+            })
         }
     )* }
 } }
@@ -276,30 +201,51 @@ compared! {
     gt bool;
     /// Compares elementwise: true where self is greater or equal.
     ge bool;
+    /// Compares elementwise: true where the operands are equal up to a tolerance.
+    ///
+    /// See [`Array::isclose`](crate::Array::isclose).
+    isclose bool;
 }
 
 impl<S: Shape, V: Sets> Typed<bool, S, V> {
-    /// Selects `a` where self is true, otherwise `b`. All three have one shape and sharding.
+    /// Selects `a` where self is true, otherwise `b`.
+    ///
+    /// `a` and `b` are arrays or numbers. Their shapes and the condition's broadcast: a mask
+    /// `[S, S]` selects among values `[B@X, S, S]`. A dim that two of them have is sharded the same
+    /// way in both.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;
     /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4@X]>::ones(&Pod::mesh()?);
-    /// let y: T![f32; 4@X] = x.gt(&x).select(&x, &(&x * 2.0));
-    /// assert_eq!(y.to_vec()?, [2.0; 4]);
+    /// let pod = Pod::mesh()?;
+    /// let x = <T![f32; 4@X, 2, 2]>::ones(&pod);
+    /// let (row, column) = (<T![i32; 2, 2]>::iota(&pod, D0), <T![i32; 2, 2]>::iota(&pod, D1));
+    /// let causal: T![f32; 4@X, 2, 2] = row.ge(&column).select(&x, -1e9);
+    /// assert_eq!(causal.to_vec()?[..4], [1.0, -1e9, 1.0, 1.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn select<T: Element, W: Sets, Z: AddRhs<W>>(
+    pub fn select<T: Element, A: RightOperand, B: RightOperand>(
         &self,
-        a: &Typed<T, S, W>,
-        b: &Typed<T, S, Z>,
-    ) -> Typed<T, S, JoinOf<V, Z::Out>>
+        a: A,
+        b: B,
+    ) -> JoinResult<T, ZipOf<S, A::Shape>, JoinOf<V, A::Sets>, B>
     where
-        Z::Out: JoinRhs<V>,
+        A::Kind: JoinsElem<T, A::Elem>,
+        B::Kind: JoinsElem<T, B::Elem>,
+        A::Shape: SelectRhs<S>,
+        A::Sets: JoinRhs<V>,
+        B::Shape: SelectRhs<ZipOf<S, A::Shape>>,
+        B::Sets: JoinRhs<JoinOf<V, A::Sets>>,
     {
-        Typed::from_rule_result(match equal_sizes::alike::<S>("select", &[&self.array, &a.array, &b.array]) {
-            Ok(()) => self.array.select(&a.array, &b.array),
+        let (a, b) = (a.right_term(), b.right_term());
+        let a = match (&a, &b) {
+            // two numbers do not say which element type they have
+            (Term::Number(_), Term::Number(_)) => self.array.astype(T::DTYPE).full_like(a).term(),
+            (Term::Array(_), _) | (_, Term::Array(_)) => a,
+        };
+        Typed::from_rule_result(match equal_sizes::select::<S, A, B>(&self.array, &a, &b) {
+            Ok(()) => self.array.select(a, b),
             Err(unequal) => unequal,
         })
     }

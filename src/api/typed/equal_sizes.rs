@@ -6,6 +6,7 @@
 //! sizes of dims that are known only at run time. If no dim of the types is such, rustc removes
 //! the call.
 
+use super::RightOperand;
 use super::shape::{DimInfo, Shape};
 use crate::api::array::{Array, Term, reject};
 use crate::api::tree::NamedDim;
@@ -33,17 +34,72 @@ pub(super) const fn any_open(dims: &[DimInfo]) -> bool {
 ///
 /// If two of them differ, returns an array that carries the error.
 #[track_caller]
-pub(super) fn elementwise<L: Shape, R: Shape>(op: &'static str, a: &Array, b: &Array) -> Result<(), Array> {
+pub(super) fn right<L: Shape, R: RightOperand>(op: &'static str, a: &Array, b: &Term) -> Result<(), Array> {
     if const { !(any_open(L::DIMS) && any_open(R::DIMS)) } {
         return Ok(());
     }
-    elementwise_dims(CallSite::here(op), (L::DIMS, a), (R::DIMS, b))
+    let Term::Array(b) = b else { return Ok(()) };
+    compare(CallSite::here(op), &[(L::DIMS, a), (R::DIMS, b)], from_last((0, L::DIMS), (1, R::DIMS)))
 }
-/// Compares the dims of an elementwise operation whose right operand has these dims.
-pub(super) fn elementwise_dims(call: CallSite<'_>, a: Operand<'_>, b: Operand<'_>) -> Result<(), Array> {
-    let (m, n) = (a.0.len(), b.0.len());
-    let pairs = (1..=m.min(n)).rev().map(|back| ((0, m - back), (1, n - back)));
-    compare(call, &[a, b], pairs)
+/// Pairs the dims of two operands from the last one backwards.
+fn from_last(
+    (j, a): (usize, &'static [DimInfo]),
+    (k, b): (usize, &'static [DimInfo]),
+) -> impl Iterator<Item = (OperandDim, OperandDim)> {
+    let (m, n) = (a.len(), b.len());
+    (1..=m.min(n)).rev().map(move |back| ((j, m - back), (k, n - back)))
+}
+/// Compares the dims of a condition and of the values that it selects.
+#[track_caller]
+pub(super) fn select<C: Shape, A: RightOperand, B: RightOperand>(
+    condition: &Array,
+    a: &Term,
+    b: &Term,
+) -> Result<(), Array> {
+    let open = const { any_open(C::DIMS) as usize + any_open(A::DIMS) as usize + any_open(B::DIMS) as usize };
+    if open < 2 {
+        return Ok(());
+    }
+    let array = |x: &Term| if let Term::Array(x) = x { x.clone() } else { condition.clone() };
+    let (a, b) = (array(a), array(b));
+    let operands = [(C::DIMS, condition), (A::DIMS, &a), (B::DIMS, &b)];
+    let pairs = from_last((0, C::DIMS), (1, A::DIMS))
+        .chain(from_last((0, C::DIMS), (2, B::DIMS)))
+        .chain(from_last((1, A::DIMS), (2, B::DIMS)));
+    compare(CallSite::here("select"), &operands, pairs)
+}
+/// Compares the dims of an array and of the indices of `take_along_axis`, except the indexed one.
+#[track_caller]
+pub(super) fn aligned<L: Shape, R: Shape>(
+    op: &'static str,
+    a: &Array,
+    b: &Array,
+    along: usize,
+) -> Result<(), Array> {
+    if const { !(any_open(L::DIMS) && any_open(R::DIMS)) } {
+        return Ok(());
+    }
+    let dims = (0..L::DIMS.len()).filter(|d| *d != along).map(|d| ((0, d), (1, d)));
+    compare(CallSite::here(op), &[(L::DIMS, a), (R::DIMS, b)], dims)
+}
+/// Compares the dims of new values and of the part of an array that they update: its dims, with
+/// those of the indices in the place of dim `along`.
+#[track_caller]
+pub(super) fn update<S: Shape, I: Shape, U: RightOperand>(
+    op: &'static str,
+    (array, indices, along): (&Array, &Array, usize),
+    values: &Term,
+) -> Result<(), Array> {
+    if const { !((any_open(S::DIMS) || any_open(I::DIMS)) && any_open(U::DIMS)) } {
+        return Ok(());
+    }
+    let Term::Array(values) = values else { return Ok(()) };
+    let before = (0..along).map(|d| (0, d));
+    let inserted = (0..I::DIMS.len()).map(|d| (1, d));
+    let part: Vec<OperandDim> =
+        before.chain(inserted).chain((along + 1..S::DIMS.len()).map(|d| (0, d))).collect();
+    let pairs = part.into_iter().rev().zip((0..U::DIMS.len()).rev().map(|d| (2, d)));
+    compare(CallSite::here(op), &[(S::DIMS, array), (I::DIMS, indices), (U::DIMS, values)], pairs)
 }
 /// Compares the dims of operands of one shape.
 #[track_caller]

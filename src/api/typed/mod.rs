@@ -89,9 +89,12 @@ mod creation;
 mod elementwise;
 mod equal_sizes;
 mod habits;
+mod indexing;
 mod manual;
 mod mesh;
+mod numbers;
 pub mod op;
+mod operands;
 mod operators;
 mod products;
 mod reductions;
@@ -101,14 +104,16 @@ mod tree;
 pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
 pub use convert::SameElem;
 pub use creation::Place;
-pub use elementwise::{
-    AddResult, Bits, BroadcastWith, Float, Integer, JoinResult, MulResult, Number, Signed,
-};
 pub use half::{bf16, f16};
+pub use indexing::{TakeToResult, TypedPart, UpdateResult};
 pub use manual::{Manual, ShardMapArguments, ShardMapIn, ShardMapOut};
 pub use mesh::{MeshOf, TypedMesh};
+pub use numbers::{AsNumber, Bits, Float, Integer, Number, NumberOf, Signed, Summed};
+pub use operands::{
+    AddResult, ArrayOperand, AssignableTo, JoinResult, JoinsElem, LeftNumber, MulResult, NumberOperand,
+    RightOperand, ScalarOperand,
+};
 pub use products::Product;
-pub use reductions::Summed;
 pub use shapes::{DimAt, MergeDims, NextDim, ReplaceDim, SplitDim, SplitResult};
 pub use tree::{ScanResult, VmapResult, scan, vmap};
 

@@ -1,82 +1,96 @@
 //! The operators `+ - * / %`, `& | ^`, `-x` and `!x` on typed arrays and scalars.
 
-use super::elementwise::{AddResult, JoinResult, MulResult};
+use super::operands::{AddResult, AssignableTo, JoinResult, JoinsElem, LeftNumber, MulResult, RightOperand};
 use super::rules::broadcast::ZipRhs;
 use super::sets::{AddRhs, CompleteSets, JoinRhs, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
-use super::{Bits, Number, SameElem, Signed, Typed, TypedArray};
+use super::{AsNumber, Bits, Float, Number, Signed, Typed};
 use crate::api::array::{Array, Operand};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
+use half::{bf16, f16};
 use std::ops;
 
-macro_rules! operators { ($($trait:ident $name:ident $bound:ident $rhs:ident $of:ident;)*) => { $(
-    operators!(@ $trait $name $bound $rhs $of [&Typed<T, S, V>] [&R] [R: TypedArray<Elem: SameElem<T>>,] [R] |b| b);
-    operators!(@ $trait $name $bound $rhs $of [Typed<T, S, V>] [&R] [R: TypedArray<Elem: SameElem<T>>,] [R] |b| b);
-    operators!(@ $trait $name $bound $rhs $of [&Typed<T, S, V>] [Typed<T2, S2, V2>]
-        [T2: crate::core::types::Element + SameElem<T>, S2: Shape, V2: Sets,] [Typed<T2, S2, V2>] |b| &b);
-    operators!(@ $trait $name $bound $rhs $of [Typed<T, S, V>] [Typed<T2, S2, V2>]
-        [T2: crate::core::types::Element + SameElem<T>, S2: Shape, V2: Sets,] [Typed<T2, S2, V2>] |b| &b);
+// There is one impl per left side for arrays and numbers on the right: the bounds, whose messages are
+// ours, decide.
+macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:ident $bound:ident $rhs:ident $of:ident;)*) => { $(
+    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$trait<R> for &Typed<T, S, V>
+    where
+        R::Shape: ZipRhs<S>,
+        R::Sets: $rhs<V>,
+    {
+        type Output = $of<T, S, V, R>;
+        #[track_caller]
+        fn $name(self, b: R) -> Self::Output {
+            Typed::$name(self, b)
+        }
+    }
+    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$trait<R> for Typed<T, S, V>
+    where
+        R::Shape: ZipRhs<S>,
+        R::Sets: $rhs<V>,
+    {
+        type Output = $of<T, S, V, R>;
+        #[track_caller]
+        fn $name(self, b: R) -> Self::Output {
+            Typed::$name(&self, b)
+        }
+    }
+    /// The result has the type of the left side.
+    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$assign<R> for Typed<T, S, V>
+    where
+        R::Shape: ZipRhs<S, Out: AssignableTo<S>>,
+        R::Sets: $rhs<V, Out: AssignableTo<V>>,
+    {
+        #[track_caller]
+        fn $assign_name(&mut self, b: R) {
+            *self = Typed::from_rule_result(Typed::$name(self, b).untyped());
+        }
+    }
+)* } }
+operators! {
+    Add add AddAssign add_assign Number AddRhs AddResult;
+    Sub sub SubAssign sub_assign Number AddRhs AddResult;
+    Mul mul MulAssign mul_assign Number MulRhs MulResult;
+    Div div DivAssign div_assign Number JoinRhs JoinResult;
+    Rem rem RemAssign rem_assign Number JoinRhs JoinResult;
+    BitAnd bitand BitAndAssign bitand_assign Bits JoinRhs JoinResult;
+    BitOr bitor BitOrAssign bitor_assign Bits JoinRhs JoinResult;
+    BitXor bitxor BitXorAssign bitxor_assign Bits JoinRhs JoinResult;
+}
+
+// A number on the left has the array's element type, or is an `f32` for `f16` and `bf16`, or an `i32`
+// for floats: with two types for one literal, rustc would not know the type of `(2.0 * x).sin()`.
+// The impls for other numbers have a bound that does not hold: rustc prints its message, and skips
+// these impls where it infers the type of a literal.
+macro_rules! left { ($([$($g:tt)*] $n:ident $t:ty $(, where [$($w:tt)*])?;)*) => { $(
+    left!(@ [$($g)*] [$($($w)*)?] $n $t; Add add CompleteSets, Sub sub CompleteSets, Mul mul ScalarSets, Div div CompleteSets,
+        Rem rem CompleteSets);
 )* };
-    (@ $trait:ident $name:ident $bound:ident $rhs:ident $of:ident [$($left:tt)*] [$($right:tt)*] [$($g:tt)*] [$r:ty] |$b:ident| $by:expr) => {
-        impl<T: $bound, S: Shape, V: Sets, $($g)*> ops::$trait<$($right)*> for $($left)*
+    (@ $g:tt $w:tt $n:ident $t:ty; $($trait:ident $name:ident $sets:ident),*) => { $(
+        left!(@@ $g $w $n $t; $trait $name $sets, Typed<$t, S, V>);
+        left!(@@ $g $w $n $t; $trait $name $sets, &Typed<$t, S, V>);
+    )* };
+    (@@ [$($g:tt)*] [$($w:tt)*] $n:ident $t:ty; $trait:ident $name:ident $sets:ident, $right:ty) => {
+        impl<$($g)* S: Shape, V: $sets> ops::$trait<$right> for $n
         where
-            <$r as TypedArray>::Shape: ZipRhs<S>,
-            <$r as TypedArray>::Sets: $rhs<V>,
+            $($w)*
         {
-            type Output = $of<T, S, V, $r>;
+            type Output = Typed<$t, S, V>;
             #[track_caller]
-            fn $name(self, $b: $($right)*) -> Self::Output {
-                Typed::$name(&self, $by)
+            fn $name(self, b: $right) -> Self::Output {
+                let (a, b) = (self.number(), b.as_untyped().clone());
+                Typed::from_rule_result(Array::binary(Binary::$trait, a, b.term(), CallSite::here(stringify!($name))))
             }
         }
     };
 }
-operators! {
-    Add add Number AddRhs AddResult;
-    Sub sub Number AddRhs AddResult;
-    Mul mul Number MulRhs MulResult;
-    Div div Number JoinRhs JoinResult;
-    Rem rem Number JoinRhs JoinResult;
-    BitAnd bitand Bits JoinRhs JoinResult;
-    BitOr bitor Bits JoinRhs JoinResult;
-    BitXor bitxor Bits JoinRhs JoinResult;
+left! {
+    [] f16 f16; [] bf16 bf16; [] f32 f16; [] f32 bf16; [] f32 f32; [] f64 f64; [T: Float,] i32 T;
+    [] i8 i8; [] i16 i16; [] i32 i32; [] i64 i64; [] u8 u8; [] u16 u16; [] u32 u32; [] u64 u64;
+    ['a,] f64 f16, where [f64: LeftNumber<'a, f16>]; ['a,] f64 bf16, where [f64: LeftNumber<'a, bf16>];
+    ['a,] f64 f32, where [f64: LeftNumber<'a, f32>]; ['a,] f32 f64, where [f32: LeftNumber<'a, f64>];
 }
-
-macro_rules! left {
-    ($fun:expr, $a:expr, $b:expr, $name:expr) => {
-        Typed::from_rule_result(Array::binary($fun, $a.term(), $b.term(), CallSite::here($name)))
-    };
-}
-// a scalar has the array's element type, which is how rustc infers `2.0`
-macro_rules! numbers { ($($t:ty)*) => { $(
-    numbers!(@ $t; Add add + CompleteSets, Sub sub - CompleteSets, Mul mul * ScalarSets, Div div / CompleteSets,
-        Rem rem % CompleteSets);
-)* };
-    (@ $t:ty; $($trait:ident $name:ident $op:tt $sets:ident),*) => { $(
-        impl<S: Shape, V: $sets> ops::$trait<$t> for &Typed<$t, S, V> {
-            type Output = Typed<$t, S, V>;
-            #[track_caller]
-            fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(&self.array $op b) }
-        }
-        impl<S: Shape, V: $sets> ops::$trait<$t> for Typed<$t, S, V> {
-            type Output = Typed<$t, S, V>;
-            #[track_caller]
-            fn $name(self, b: $t) -> Self::Output { Typed::from_rule_result(self.array $op b) }
-        }
-        impl<S: Shape, V: $sets> ops::$trait<&Typed<$t, S, V>> for $t {
-            type Output = Typed<$t, S, V>;
-            #[track_caller]
-            fn $name(self, b: &Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, &b.array, stringify!($name)) }
-        }
-        impl<S: Shape, V: $sets> ops::$trait<Typed<$t, S, V>> for $t {
-            type Output = Typed<$t, S, V>;
-            #[track_caller]
-            fn $name(self, b: Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, b.array, stringify!($name)) }
-        }
-    )* };
-}
-numbers!(f32 f64 i32 i64);
 
 macro_rules! unary { ($($trait:ident $name:ident $bound:ident $op:tt;)*) => { $(
     impl<T: $bound, S: Shape, V: CompleteSets> ops::$trait for &Typed<T, S, V> {

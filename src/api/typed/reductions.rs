@@ -1,24 +1,11 @@
 //! Reductions over dims, softmax, and argmax.
 
-use super::rules::reduce::ReduceDims;
+use super::rules::reduce::{ArgDims, ReduceDims};
 use super::sets::{CompleteFor, Sets};
-use super::shape::{DimAccess, DimNumber, Shape};
-use super::{Bits, Float, Typed, op};
+use super::shape::Shape;
+use super::{Bits, Float, Summed, Typed, op};
 use crate::api::array::Dims;
 use crate::core::types::Element;
-use half::{bf16, f16};
-
-/// The element type of a sum: `bool` and narrow integers are summed in 32 bits.
-#[diagnostic::on_unimplemented(
-    message = "elements of type `{Self}` cannot be summed",
-    label = "expected numbers or `bool`"
-)]
-pub trait Summed: Element {
-    /// The element type of the sum.
-    type Sum: Element;
-}
-macro_rules! summed { ($($t:ident $sum:ident),*) => { $( impl Summed for $t { type Sum = $sum; } )* } }
-summed!(f16 f16, bf16 bf16, f32 f32, f64 f64, i8 i32, i16 i32, i32 i32, i64 i64, u8 u32, u16 u32, u32 u32, u64 u64, bool i32);
 
 fn dims<S: Shape, I: ReduceDims<S>>() -> Dims {
     let dims = Dims::from(I::numbers(S::DIMS.len()));
@@ -40,7 +27,8 @@ macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, 
     )* }
 } }
 reductions! {
-    /// Sums over dims: `D1`, `(D0, D1)`, `..` (all of them), or `keep(D1)` (kept with size 1).
+    /// Sums over dims: `D1`, several in rising order as `(D0, D1)`, `..` (all of them), or `keep`
+    /// of these (kept with size 1).
     ///
     /// `bool` and narrow integers are summed in 32 bits.
     ///
@@ -78,6 +66,24 @@ reductions! {
     bit_and Bits T, CompleteFor<op::bit_and>;
     /// Computes the bitwise OR over dims.
     bit_or Bits T, CompleteFor<op::bit_or>;
+    /// Counts the elements over dims that are not zero.
+    count_nonzero Element i32, CompleteFor<op::count_nonzero>;
+    /// Computes the Euclidean norm √Σx² over dims.
+    norm Float T, CompleteFor<op::norm>;
+    /// Sums over dims without the elements that are NaN.
+    nansum Float T, CompleteFor<op::nansum>;
+    /// Multiplies the elements over dims without those that are NaN.
+    nanprod Float T, CompleteFor<op::nanprod>;
+    /// Returns the maximum over dims of the elements that are not NaN.
+    nanmax Float T, CompleteFor<op::nanmax>;
+    /// Returns the minimum over dims of the elements that are not NaN.
+    nanmin Float T, CompleteFor<op::nanmin>;
+    /// Returns the mean over dims of the elements that are not NaN.
+    nanmean Float T, CompleteFor<op::nanmean>;
+    /// Returns the population variance over dims of the elements that are not NaN.
+    nanvar Float T, CompleteFor<op::nanvar>;
+    /// Returns the population standard deviation over dims of the elements that are not NaN.
+    nanstd Float T, CompleteFor<op::nanstd>;
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
@@ -101,24 +107,42 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = over;
         Typed::from_rule_result(self.array.log_softmax(dims::<S, I>()))
     }
-    /// Returns the index of the first maximum along a dim.
+    /// Returns the index of the first maximum along a dim, or with `..` among all elements.
     #[track_caller]
-    pub fn argmax<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
+    pub fn argmax<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V>
     where
-        S: DimAccess<I::D>,
         V: CompleteFor<op::argmax>,
     {
         let _ = along;
-        Typed::from_rule_result(self.array.argmax(I::NUMBER as i32))
+        Typed::from_rule_result(self.array.argmax(dims::<S, I>()))
     }
-    /// Returns the index of the first minimum along a dim.
+    /// Returns the index of the first minimum along a dim, or with `..` among all elements.
     #[track_caller]
-    pub fn argmin<I: DimNumber>(&self, along: I) -> Typed<i32, <S as DimAccess<I::D>>::Removed, V>
+    pub fn argmin<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V>
     where
-        S: DimAccess<I::D>,
         V: CompleteFor<op::argmin>,
     {
         let _ = along;
-        Typed::from_rule_result(self.array.argmin(I::NUMBER as i32))
+        Typed::from_rule_result(self.array.argmin(dims::<S, I>()))
+    }
+    /// Returns the variance over dims with divisor `n - ddof`, for `n` elements.
+    #[track_caller]
+    pub fn var_ddof<I: ReduceDims<S>>(&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
+    where
+        T: Float,
+        V: CompleteFor<op::var_ddof>,
+    {
+        let _ = over;
+        Typed::from_rule_result(self.array.var_ddof(dims::<S, I>(), ddof))
+    }
+    /// Returns the standard deviation over dims with divisor `n - ddof`, for `n` elements.
+    #[track_caller]
+    pub fn std_ddof<I: ReduceDims<S>>(&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
+    where
+        T: Float,
+        V: CompleteFor<op::std_ddof>,
+    {
+        let _ = over;
+        Typed::from_rule_result(self.array.std_ddof(dims::<S, I>(), ddof))
     }
 }

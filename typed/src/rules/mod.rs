@@ -19,4 +19,6 @@ pub mod einsum;
 pub mod reduce;
 pub mod reshape_dims;
 pub mod reshard;
+pub mod select;
 pub mod slice;
+pub mod take;

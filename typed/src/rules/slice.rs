@@ -203,23 +203,6 @@ impl<Z: MulSize<K>, K> TileDim<K> for TDim<Z> {
 impl<K: Size> TileDim<K> for Stretch {
     type Out = TDim<K>;
 }
-/// The shape of indices that take elements of a shape `S` along dim `I`.
-#[diagnostic::on_unimplemented(
-    message = "take: indices of shape `{Self}` cannot take elements of `{S}` along dim `{I}`",
-    label = "expected one unsharded dim of indices, and an unsharded dim to take from",
-    note = "`reshard` first, or state the result: `x.then::<T![..]>(|x| x.take_to(..))`"
-)]
-pub trait TakeRhs<S, I>: Shape {
-    /// The shape of the result.
-    type Out: Shape;
-}
-impl<Q: UnshardedDim, S: DimAccess<I>, I> TakeRhs<S, I> for (Q,)
-where
-    S::Dim: UnshardedDim,
-    S::Put<Q>: Shape,
-{
-    type Out = S::Put<Q>;
-}
 /// A shape that differs from `S` only in dim `I`.
 #[diagnostic::on_unimplemented(
     message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",

@@ -8,20 +8,22 @@ pub use core::marker::PhantomData;
 
 use atmesh_typed::axis::{MeshAxis, MeshType};
 use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
-use atmesh_typed::rules::broadcast::ZipRhs;
+use atmesh_typed::rules::broadcast::{ZipOf, ZipRhs};
 use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
 use atmesh_typed::rules::reduce::ReduceDims;
 use atmesh_typed::rules::reshape_dims::{Factored, Permute, UnitDim, UnshardedDim};
-use atmesh_typed::rules::reshard::{ProductSets, ReshardTo};
-use atmesh_typed::rules::slice::{
-    CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, TakeRhs, TileDim,
+use atmesh_typed::rules::reshard::{ProductSets, ReshardTo, Spec};
+use atmesh_typed::rules::select::SelectRhs;
+use atmesh_typed::rules::slice::{CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, TileDim};
+use atmesh_typed::rules::take::{
+    AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, Matrices, TakeOf, TakeRhs, UpdateOf,
 };
 use atmesh_typed::sets::{
     AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, ProductRhs, ScalarSets, Sets,
     State, VaryingAxes,
 };
-use atmesh_typed::shape::{DimAccess, DimInfo, Insert, OtherDim, Shape, Stretch, TDim};
+use atmesh_typed::shape::{DimAccess, DimInfo, Insert, OtherDim, Push, Shape, Stretch, TDim};
 use atmesh_typed::size::{Num, Size};
 
 /// A rule applied to operands.
@@ -87,7 +89,13 @@ rules! {
         where [Nth<S, I>: PadDim<A, B>, Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>: Shape];
     [S: DimAccess<I>, V: CompleteSets, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
         where [Nth<S, I>: TileDim<K>, Put<S, I, <Nth<S, I> as TileDim<K>>::Out>: Shape];
-    [S, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: R::Out, W::Out;
+    [S: DimAccess<I>, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: TakeOf<S, R, I>, W::Out;
+    [S: DimAccess<I>, V, R: IndicesOf<S, I>, W: JoinRhs<V>, I, P: Spec<TakeOf<S, R, I>> + DimsSpec] TakeTo<S, V, R, W, I, P>: P::Out, W::Out;
+    [S: DimAccess<I>, V, R: AlignRhs<S, I>, W: JoinRhs<V>, I] TakeAlong<S, V, R, W, I>: R::Out, W::Out;
+    [S: DimAccess<I>, V, R: AlignToRhs<S, I>, W: JoinRhs<V>, I, P: Spec<R::Out> + DimsSpec] TakeAlongTo<S, V, R, W, I, P>: P::Out, W::Out;
+    [S: DimAccess<I>, V: CompleteSets, R: AtRhs<S, I>, W: JoinRhs<V>, I, U: UpdateOf<TakeOf<S, R, I>>, X: JoinRhs<W::Out>] Update<S, V, R, W, I, U, X>: S, X::Out;
+    [S: Push<TDim<K>>, V: CompleteSets, K: Size] OneHot<S, V, K>: S::Out, V;
+    [S: Matrices, V: CompleteSets] Triangle<S, V>: S, V;
     [S: Shape, V: CompleteSets, A: VaryingAxes<V>] Psum<S, V, A>: S, A::Removed;
     [S: GatherAt<A, I>, V: CompleteSets, A: AddTo<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
     [S: ScatterAt<A, I>, V: CompleteSets, A: VaryingAxes<V>, I] PsumScatter<S, V, A, I>: S::Out, V;
@@ -97,14 +105,13 @@ rules! {
     [S: Shape, V: ScalarSets] Number<S, V>: S, V;
     [A: MeshAxis + AddAxis<<<A as MeshAxis>::Mesh as MeshType>::Empty>] Index<A>: (), A::Out;
 }
-/// The rule of `select`: all operands have one shape and sharding.
+/// The rule of `select`: the condition and both values broadcast.
 pub struct Select<C, CV, A, AV, B, BV>(PhantomData<(C, CV, A, AV, B, BV)>);
-impl<S: Shape, C, V, W: AddRhs<V>> Rule for Select<S, C, S, V, S, W>
-where
-    W::Out: JoinRhs<C>,
+impl<C, CV, A: SelectRhs<C>, AV: JoinRhs<CV>, B: SelectRhs<A::Out>, BV: JoinRhs<AV::Out>> Rule
+    for Select<C, CV, A, AV, B, BV>
 {
-    type S = S;
-    type V = <W::Out as JoinRhs<C>>::Out;
+    type S = ZipOf<A::Out, B>;
+    type V = BV::Out;
 }
 /// The rule of `stack`: both operands have one shape and sharding.
 pub struct Stack<A, AV, B, BV, I>(PhantomData<(A, AV, B, BV, I)>);

@@ -1,0 +1,58 @@
+//! Rules of `select`: operands broadcast like those of other elementwise operations, but a dim that
+//! two operands have is sharded the same way in both.
+
+use super::broadcast::ZipRhs;
+use crate::axis::Shard;
+use crate::shape::{DimType, Stretch, TDim};
+use crate::size::Size;
+
+/// A pair of dims of one size, in two operands of `select`.
+#[diagnostic::on_unimplemented(
+    message = "select: dim `{Self}` of one operand and dim `{D2}` of another are sharded differently",
+    label = "`{Self}` meets `{D2}`",
+    note = "the condition and both values are sharded the same way, except along `~` and dims that one of them lacks: `reshard` one operand, for instance `mask.reshard(P![..])`"
+)]
+pub trait AlikeDim<D2> {}
+impl<D> AlikeDim<D> for D {}
+/// A pair of dims of two operands of `select`.
+#[diagnostic::on_unimplemented(
+    message = "select: dim `{Self}` of one operand and dim `{D2}` of another have different sizes",
+    label = "`{Self}` meets `{D2}`",
+    note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give"
+)]
+pub trait SelectDim<D2> {}
+impl<Z: Size, S1, S2> SelectDim<TDim<Z, S2>> for TDim<Z, S1> where TDim<Z, S1>: AlikeDim<TDim<Z, S2>> {}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Shard> SelectDim<Stretch> for TDim<Z, S> {}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Shard> SelectDim<TDim<Z, S>> for Stretch {}
+#[diagnostic::do_not_recommend]
+impl SelectDim<Stretch> for Stretch {}
+
+/// The shape of a value of `select`, next to a condition or another value of shape `L`.
+#[diagnostic::on_unimplemented(
+    message = "select: shapes `{L}` and `{Self}` do not go together",
+    label = "ranks must be equal, or one operand's dims must be the last dims of the other"
+)]
+pub trait SelectRhs<L>: ZipRhs<L> {}
+macro_rules! select {
+    ([] [$($a:ident $b:ident)*]) => {
+        impl<$($a: SelectDim<$b>, $b),*> SelectRhs<($($a,)*)> for ($($b,)*) where Self: ZipRhs<($($a,)*)> {}
+    };
+    ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
+        impl<$p0: DimType, $($p: DimType,)* $($a: SelectDim<$b>, $b),*> SelectRhs<($p0, $($p,)* $($a,)*)> for ($($b,)*)
+        where Self: ZipRhs<($p0, $($p,)* $($a,)*)> {}
+        impl<$p0: DimType, $($p: DimType,)* $($a: SelectDim<$b>, $b),*> SelectRhs<($($a,)*)> for ($p0, $($p,)* $($b,)*)
+        where Self: ZipRhs<($($a,)*)> {}
+        select!([$($p)*] [$($a $b)*]);
+    };
+}
+select!([P1 P2 P3 P4 P5 P6 P7 P8] []);
+select!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
+select!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
+select!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
+select!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
+select!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
+select!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
+select!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
+select!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
