@@ -207,7 +207,15 @@ compared! {
     isclose bool;
 }
 
-impl<S: Shape, V: Sets> Typed<bool, S, V> {
+/// The element type of a condition: `bool`.
+#[diagnostic::on_unimplemented(
+    message = "select: the condition is an array of `bool`, not of `{Self}`",
+    label = "expected an array of `bool`",
+    note = "compare first: `x.gt(0.0).select(&a, &b)`"
+)]
+pub trait Condition: Element {}
+impl Condition for bool {}
+impl<C: Element, S: Shape, V: Sets> Typed<C, S, V> {
     /// Selects `a` where self is true, otherwise `b`.
     ///
     /// `a` and `b` are arrays or numbers. Their shapes and the condition's broadcast: a mask
@@ -231,6 +239,7 @@ impl<S: Shape, V: Sets> Typed<bool, S, V> {
         b: B,
     ) -> JoinResult<T, ZipOf<S, A::Shape>, JoinOf<V, A::Sets>, B>
     where
+        C: Condition,
         A::Kind: JoinsElem<T, A::Elem>,
         B::Kind: JoinsElem<T, B::Elem>,
         A::Shape: SelectRhs<S>,

@@ -104,6 +104,7 @@ mod tree;
 pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
 pub use convert::SameElem;
 pub use creation::Place;
+pub use elementwise::Condition;
 pub use half::{bf16, f16};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
 pub use manual::{Manual, ShardMapArguments, ShardMapIn, ShardMapOut};

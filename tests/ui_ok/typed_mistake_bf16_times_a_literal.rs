@@ -1,0 +1,6 @@
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { Data: 2, Model: 4 } }
+fn main() {}
+fn right(x: &T![bf16; 8@Data, 16]) {
+    let _: T![bf16; 8@Data, 16] = x * 0.5;
+}
