@@ -152,6 +152,54 @@ fn fixes_compile() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// Returns the program of a page as rustdoc would compile it.
+#[cfg(feature = "typed")]
+fn shown_program(text: &str) -> String {
+    let lines = text.lines().map(|l| l.strip_prefix("# ").unwrap_or(l));
+    format!("fn main() {{\n{}\n}}\n", lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Returns true if the text has the parts of a line, which `..` separates, one after the other.
+#[cfg(feature = "typed")]
+fn holds(text: &str, line: &str) -> bool {
+    let part = |rest: &str, part: &str| rest.find(part).map(|at| at + part.len());
+    line.split("..").try_fold(text, |rest, p| part(rest, p).map(|end| &rest[end..])).is_some()
+}
+
+/// A message that follows a wrong program in the book is what rustc says about this program.
+/// Lines that show source are not compared.
+#[test]
+#[cfg(feature = "typed")]
+fn the_book_shows_messages_as_they_are() {
+    let compiler = Compiler::new("book");
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for page in programs("../book/src").iter().filter(|page| name(page).starts_with("typed")) {
+        let text = std::fs::read_to_string(page).unwrap();
+        let mut program = None;
+        for block in text.split("```").skip(1).step_by(2) {
+            let (language, block) = block.split_once('\n').unwrap();
+            let before = program.take();
+            match (language, before) {
+                ("rust,compile_fail", _) => program = Some(shown_program(block)),
+                ("text", Some(program)) => {
+                    // rustc prints a path where a name alone is not unique
+                    let paths = ["main::", "atmesh::typed::sets::", "atmesh::typed::prelude::"];
+                    let said = plain(&compiler.compile_text(&program).1);
+                    let said = paths.iter().fold(said, |said, path| said.replace(path, ""));
+                    let lines = block.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('|'));
+                    for line in lines.filter(|l| !holds(&said, &plain(l))) {
+                        wrong.push(format!("{}: expected {line:?} in\n{said}", name(page)));
+                    }
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(count > 20, "only {count} messages are shown");
+}
+
 /// The macros and the derives work in crates that know atmesh by another name.
 #[test]
 #[cfg(feature = "typed")]

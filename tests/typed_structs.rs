@@ -182,3 +182,16 @@ fn structs_are_generic_over_axes() {
     let f = jit(|layer: &Linear<N![16], N![4], Model>, x: &Batch| layer.apply(x));
     assert_eq!(f.call((&layer, &<Batch>::ones(&pod()))).unwrap().to_vec().unwrap(), [16.0; 32]);
 }
+
+#[test]
+fn a_leaf_of_another_type_is_reported_at_the_users_line() {
+    let line = line!() + 1;
+    let cast = tree::map(&small(), |w| w.astype(BF16));
+    let error = cast.up.untyped().ty().unwrap_err();
+    assert!(error.to_string().contains(&format!("typed_structs.rs:{line}:")), "{error}");
+    assert!(error.to_string().contains("the array is bfloat16[16,32@Model]"), "{error}");
+    let line = line!() + 1;
+    let f = jit(|mlp: &Small| tree::map(mlp, |w| w.sum(0)));
+    let error = f.trace(&small()).err().unwrap();
+    assert!(error.to_string().contains(&format!("typed_structs.rs:{line}:")), "{error}");
+}

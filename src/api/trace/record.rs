@@ -363,6 +363,16 @@ pub(crate) fn poison(error: Error) -> Array {
     Array::poisoned(error)
 }
 
+/// Returns this location if it is in the user's code, and otherwise that of the innermost call,
+/// scope or trace that is.
+pub(crate) fn user_location(location: SourceLocation) -> SourceLocation {
+    match innermost() {
+        Some(trace) => trace.user_location(location),
+        None if is_user_code(location) => location,
+        None => current_scope(0).map(|s| s.1).filter(|l| is_user_code(l)).unwrap_or(location),
+    }
+}
+
 /// Applies a primitive to arrays and literals: recorded in a trace, or run eagerly.
 ///
 /// Returns one array for each result of the primitive. If the operation is ill-typed, or an operand
@@ -452,17 +462,21 @@ pub(crate) fn name_equation(array: &Array, name: &str) {
 
 impl Trace {
     /// Returns the call with a source location in the user's code.
-    ///
-    /// A call without one, such as that of a method that is passed as a value, gets the location of
-    /// the innermost scope or trace that has one.
     fn in_user_code<'a>(&self, call: CallSite<'a>) -> CallSite<'a> {
-        if is_user_code(call.location) {
-            return call;
+        call.at(self.user_location(call.location))
+    }
+    /// Returns this location if it is in the user's code.
+    ///
+    /// A call without such a location, such as that of a method that is passed as a value, gets the
+    /// location of the innermost scope or trace that has one.
+    fn user_location(&self, location: SourceLocation) -> SourceLocation {
+        if is_user_code(location) {
+            return location;
         }
         let around = std::iter::successors(Some(self), |trace| trace.parent.as_deref());
         let mut locations =
             around.flat_map(|trace| [current_scope(trace.depth + 1).map(|s| s.1), trace.location]).flatten();
-        call.at(locations.find(|l| is_user_code(l)).unwrap_or(call.location))
+        locations.find(|l| is_user_code(l)).unwrap_or(location)
     }
     fn emit(
         self: &Arc<Trace>,

@@ -5,6 +5,7 @@ use super::sets::{Sets, State};
 use super::shape::{ScalarShape, Shape as StaticShape};
 use super::{Typed, TypedArray};
 use crate::api::array::Array;
+use crate::api::trace::{poison, user_location};
 use crate::core::axes::{Axes, Spec};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::types::{ArrayType, Element};
@@ -110,7 +111,8 @@ impl<T: Element, S: StaticShape, V: Sets> Typed<T, S, V> {
                 let fault = fault.help(
                     "the leaf of the tree is a typed array: to change its type, use an `Array` as the leaf",
                 );
-                crate::api::trace::poison(Error::new(fault, "typed", operands, Some(Location::caller())))
+                let location = user_location(Location::caller());
+                poison(Error::new(fault, "typed", operands, Some(location)))
             }
         };
         Typed { array, marker: PhantomData }
