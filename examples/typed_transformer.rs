@@ -6,8 +6,6 @@
 
 use atmesh::prelude::*;
 use atmesh::typed::prelude::*;
-use atmesh::typed::rules::broadcast::ElementwiseShape;
-use atmesh::typed::{Float, MeshOf};
 use atmesh::value_and_grad;
 
 mesh! { pub struct Pod { Data: 2, Model: 2 } }

@@ -3,9 +3,10 @@
 // These tests are about the types.
 #![allow(clippy::type_complexity)]
 
+use atmesh::PcastTo;
 use atmesh::array::DimIndex;
 use atmesh::prelude::*;
-use atmesh::typed::{Float, MeshOf, Number, TypedArray, prelude::*};
+use atmesh::typed::{prelude::*, sets};
 use std::fmt::Debug;
 
 mesh! { struct Pod { X: 2, Y: 4 } }
@@ -257,4 +258,23 @@ fn in_a_body() {
         table.at(ix![&ids]).add(table.take(&ids, 0)).tril(0).to_vec::<f32>().unwrap()
     };
     assert_eq!(picked.to_vec().unwrap(), [part(0), part(1)].concat());
+}
+
+#[test]
+fn numbers_join_reduced_values() {
+    let x = <T![f32; 8, 4]>::iota(&pod(), D0);
+    let r: T![f32; 8, 4; R: X] = x.reshard(P![_, _; R: X]);
+    let u = r.as_untyped();
+    same(&((&r + 1) * 0.5).maximum(2), &((u + 1) * 0.5).maximum(2));
+    same(&(1.0 - r.clamp(1, 3) / 2), &(1.0 - u.clamp(1, 3) / 2));
+    same(&r.gt(2.0), &u.gt(2.0));
+    let _: T![f32; 8, 4] = Pod.shard_map((x,), P![_, _], |(x,)| {
+        type Reduced = Typed<f32, S![8, 4], (sets::Reduced<X>, sets::Invariant)>;
+        let r: Reduced = x.then::<Reduced>(|x| x.pcast("X", PcastTo::Reduced)).unwrap();
+        let sum: Reduced = (&r + 1).maximum(2).minimum(5) / 2 - 3.0;
+        sum.as_untyped().ty().unwrap();
+        r.lt(1).as_untyped().ty().unwrap();
+        r.clamp(0, 1).as_untyped().ty().unwrap();
+        x
+    });
 }

@@ -1,4 +1,4 @@
-use atmesh::typed::{Float, Number, prelude::*, rules::broadcast::ElementwiseShape};
+use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }
 fn main() {}
 

@@ -132,8 +132,8 @@ pub mod prelude {
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
     // makes `T![bf16; ..]` resolve
-    pub use super::{Blocks, Manual, MeshOf, N, P, S, T, Typed, TypedArray, TypedMesh, dim, einsum, mesh};
-    pub use super::{bf16, f16};
+    pub use super::{Blocks, Float, Integer, Manual, MeshOf, N, Number, P, S, T, Typed, TypedArray};
+    pub use super::{TypedMesh, bf16, dim, einsum, f16, mesh};
 }
 
 /// An array with element type `T` and shape `S`; `T![f32; 8@X, 16]` writes this type.

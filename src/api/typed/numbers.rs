@@ -63,7 +63,7 @@ classes! {
     /// Element types that can be added and multiplied.
     ///
     /// ```
-    /// use atmesh::typed::{prelude::*, Number};
+    /// use atmesh::typed::prelude::*;
     /// mesh! { struct Pod { X: 2 } }
     /// fn next<T: Number, B: Size>(x: &T![T; B@X]) -> T![T; B@X] {
     ///     x + T::ONE
@@ -103,7 +103,7 @@ summed!(f16 f16, bf16 bf16, f32 f32, f64 f64, i8 i32, i16 i32, i32 i32, i64 i64,
 /// arrays take numbers of their own element type.
 ///
 /// ```
-/// use atmesh::typed::{prelude::*, Float};
+/// use atmesh::typed::prelude::*;
 /// mesh! { struct Pod { X: 2 } }
 /// fn scaled<T: Float, B: Size>(x: &T![T; B@X], scale: T) -> T![T; B@X] {
 ///     x * scale * 0.5 + 1

@@ -83,7 +83,7 @@ impl<T: Element, V: Sets> Typed<T, (), V> {
     /// needs no bound, and the result has the shape of `x`.
     ///
     /// ```
-    /// use atmesh::typed::{prelude::*, rules::broadcast::ElementwiseShape};
+    /// use atmesh::typed::prelude::*;
     /// mesh! { struct Pod { X: 2 } }
     /// fn scaled<S: ElementwiseShape>(x: &Typed<f32, S>, by: &T![f32;]) -> Typed<f32, S> {
     ///     x * by.as_number()
