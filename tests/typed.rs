@@ -187,11 +187,11 @@ fn collectives() {
     });
     assert_eq!(z.to_vec().unwrap(), vec![2.0; 64]);
     let (a, b): (T![i32; 8@X], T![f32; 8]) = Pod.shard_map(
-        (<T![i32; 8@X]>::ones(&pod()), <T![f32; 8]>::ones(&pod())),
+        (<T![i32; 8@X]>::ones(&pod()), <T![f32; 8]>::ones(&pod()), ThisDevice),
         (P![X], P![_]),
-        |(a, b)| {
-            let me: T![i32;; V: X] = Pod.axis_index(X);
-            let zero: T![f32; 8; in Pod] = Pod.zeros::<f32, S![8]>();
+        |(a, b, device)| {
+            let me: T![i32;; V: X] = device.axis_index(X);
+            let zero: T![f32; 8; in Pod] = Typed::zeros(&device);
             (&a.ppermute(X, [(0, 1), (1, 0)]) + &me, &b + &zero)
         },
     );

@@ -9,11 +9,13 @@
 )]
 pub trait MeshAxis: Copy + 'static {
     /// The mesh of this axis.
-    type Mesh: HasAxis<Self>;
+    type Mesh: MeshType + HasAxis<Self>;
     /// The number of devices along the axis: a `typenum` integer, or [`RunTimeSize`].
     type Size: 'static;
     /// The prime factors of the axis size, or [`RunTimeSize`].
     type Factors: crate::size::PrimeFactors;
+    /// The axis as a value: `x.psum(X::AXIS)` in code that is generic over axes.
+    const AXIS: Self;
     /// The name of the axis.
     const NAME: &'static str;
     /// The number of devices along the axis. `None` if it is known only at run time.
@@ -74,9 +76,10 @@ pub(crate) const fn first_mesh(of: &[Option<MeshInfo>]) -> Option<MeshInfo> {
 #[diagnostic::on_unimplemented(
     message = "`{A}` is not an axis of the mesh `{Self}`",
     label = "not an axis of `{Self}`",
-    note = "an array is on one mesh: create it on the mesh that declares `{A}`"
+    note = "an array is on one mesh: create it on the mesh that declares `{A}`",
+    note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`"
 )]
-pub trait HasAxis<A>: MeshType {}
+pub trait HasAxis<A> {}
 /// States that two axes of one mesh differ. `mesh!` implements it for every pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
@@ -112,6 +115,14 @@ pub trait Shard: Distinct<Unsharded> + 'static {
 pub trait ShardOn<M>: Shard {}
 impl<M> ShardOn<M> for Unsharded {}
 impl<A: MeshAxis, M: HasAxis<A>> ShardOn<M> for A {}
+/// Requires an unsharded dim.
+#[diagnostic::on_unimplemented(
+    message = "an array that is created in a `shard_map` body is unsharded, not sharded over `{Self}`",
+    label = "each device creates the entire array",
+    note = "state the block's size: for `8@X` over two devices write `4`"
+)]
+pub trait NoShard: Shard {}
+impl NoShard for Unsharded {}
 /// Requires sharding over at least one axis.
 pub trait Split: Shard {}
 impl Shard for Unsharded {

@@ -8,6 +8,7 @@
 pub mod axis;
 mod macros;
 pub mod manual;
+pub mod region;
 pub mod rules;
 pub mod sets;
 pub mod shape;

@@ -1,6 +1,7 @@
 //! Rules of `shard_map`: the shapes of one device's block and of the assembled array.
 
-use crate::axis::{DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
+use crate::axis::{DistinctAxis, MeshAxis, MeshType, Shard, ShardOn, Unsharded};
+use crate::region::{CutShard, Leading, ManualRegion, PartialRegion};
 use crate::sets::{AddTo, Sets};
 use crate::shape::{AxesOnce, DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
@@ -11,7 +12,7 @@ use crate::size::{GathersOver, SplitsOver};
     label = "its dims must be sharded over axes of `{M}`, evenly",
     note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
 )]
-pub trait LocalShape<M: MeshType>: Shape {
+pub trait LocalShape<M>: Shape {
     /// The shape of one device's block.
     type Local: Shape;
     /// The axes over which the block varies.
@@ -23,78 +24,103 @@ pub trait LocalShape<M: MeshType>: Shape {
     label = "an out spec has one entry for every dim of the output: an axis, `(X, Y)` or `_`",
     note = "the spec of several outputs is a tuple of specs: `(P![X, _], P![_])`"
 )]
-pub trait GlobalShape<P, M: MeshType>: Shape {
+pub trait GlobalShape<P, M>: Shape {
     /// The shape of the assembled array.
     type Global: Shape;
     /// The axes that the spec names.
     type Mentions: Sets;
 }
-/// The rule of [`LocalShape`] for one dim.
-pub trait LocalDim<V>: DimType {
+/// The rule of [`LocalShape`] for one dim and the region `R`.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{Self}` cannot be cut into blocks over `{R}`",
+    label = "the dim must be sharded over axes of the mesh, evenly, the manual ones first",
+    note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`",
+    note = "`reshard` the array first, with the manual axes in front"
+)]
+pub trait LocalDim<R, V>: DimType {
     /// The dim of one device's block.
     type Local: DimType;
     /// The set `V` with the dim's axes added.
     type Vary: Sets;
 }
-impl<Z: SplitsOver<S>, S: Shard + AddTo<V>, V> LocalDim<V> for TDim<Z, S> {
+impl<M: MeshType, Z: SplitsOver<S>, S: Shard + AddTo<V> + ShardOn<M>, V> LocalDim<M, V> for TDim<Z, S> {
     type Local = TDim<Z::Tile>;
     type Vary = S::Out;
 }
-impl<V: Sets> LocalDim<V> for Stretch {
+impl<M, F, Z, S: CutShard<F>, V> LocalDim<PartialRegion<M, F>, V> for TDim<Z, S>
+where
+    Z: SplitsOver<S::Manual>,
+    S::Manual: AddTo<V>,
+{
+    type Local = TDim<Z::Tile, S::Rest>;
+    type Vary = <S::Manual as AddTo<V>>::Out;
+}
+impl<R: ManualRegion, V: Sets> LocalDim<R, V> for Stretch {
     type Local = Stretch;
     type Vary = V;
 }
-/// The rule of [`GlobalShape`] for one dim and its entry in the out spec.
+/// The rule of [`GlobalShape`] for one dim, its entry in the out spec and the region `R`.
 #[diagnostic::on_unimplemented(
     message = "shard_map: the parts of dim `{Self}` of an output cannot be put together by entry `{P}` of its out spec",
     label = "an entry of an out spec is an axis of the mesh, `(X, Y)` or `_`",
     note = "one output has one spec, `P![X, _]`; several have a tuple of specs: `(P![X, _], P![_])`",
     note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
-pub trait GlobalDim<P, V>: DimType {
+pub trait GlobalDim<R, P, V>: DimType {
     /// The dim of the assembled array.
     type Global: DimType;
     /// The set `V` with the entry's axes added.
     type Mentions: Sets;
 }
 #[diagnostic::do_not_recommend]
-impl<Z: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for TDim<Z> {
+impl<M: MeshType, Z: GathersOver<S>, S: Shard + AddTo<V> + ShardOn<M>, V> GlobalDim<M, S, V> for TDim<Z> {
     type Global = TDim<Z::Full, S>;
     type Mentions = S::Out;
 }
-impl<V: Sets> GlobalDim<Unsharded, V> for Stretch {
+#[diagnostic::do_not_recommend]
+impl<M, F, Z, S, T: Shard, V> GlobalDim<PartialRegion<M, F>, S, V> for TDim<Z, T>
+where
+    Z: GathersOver<S>,
+    S: Shard + AddTo<V> + ShardOn<PartialRegion<M, F>> + Leading<T>,
+{
+    type Global = TDim<Z::Full, S::Joined>;
+    type Mentions = S::Out;
+}
+impl<R: ManualRegion, V: Sets> GlobalDim<R, Unsharded, V> for Stretch {
     type Global = Stretch;
     type Mentions = V;
 }
-impl<M: MeshType> LocalShape<M> for () {
+impl<R: ManualRegion> LocalShape<R> for () {
     type Local = ();
-    type Vary = M::Empty;
+    type Vary = R::Empty;
 }
-impl<M: MeshType> GlobalShape<(), M> for () {
+impl<R: ManualRegion> GlobalShape<(), R> for () {
     type Global = ();
-    type Mentions = M::Empty;
+    type Mentions = R::Empty;
 }
 macro_rules! blocks {
     // each dim starts from the set that the dims before it produce
     ([$($d:ident $p:ident $v:ident $from:ty;)*] $last:ident $lp:ident $set:ty) => {
-        impl<M: MeshType, $($d: LocalDim<$from, Vary = $v>, $v: Sets,)* $last: LocalDim<$set>> LocalShape<M> for ($($d,)* $last,) {
+        impl<R: ManualRegion, $($d: LocalDim<R, $from, Vary = $v>, $v: Sets,)* $last: LocalDim<R, $set>> LocalShape<R> for ($($d,)* $last,) {
             type Local = ($($d::Local,)* $last::Local,);
             type Vary = $last::Vary;
         }
-        impl<M: MeshType, $($d: GlobalDim<$p, $from, Mentions = $v>, $p, $v: Sets,)* $last: GlobalDim<$lp, $set>, $lp>
-            GlobalShape<($($p,)* $lp,), M> for ($($d,)* $last,)
+        impl<R: ManualRegion, $($d: GlobalDim<R, $p, $from, Mentions = $v>, $p, $v: Sets,)* $last: GlobalDim<R, $lp, $set>, $lp>
+            GlobalShape<($($p,)* $lp,), R> for ($($d,)* $last,)
         where ($($d::Global,)* $last::Global,): AxesOnce + Shape {
             type Global = ($($d::Global,)* $last::Global,);
             type Mentions = $last::Mentions;
         }
     };
 }
-blocks!([] A P M::Empty);
-blocks!([A P VA M::Empty;] B Q VA);
-blocks!([A P VA M::Empty; B Q VB VA;] C R VB);
-blocks!([A P VA M::Empty; B Q VB VA; C R VC VB;] E S VC);
-blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC;] F T VE);
-blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC; F T VF VE;] G U VF);
+blocks!([] A P R::Empty);
+blocks!([A P VA R::Empty;] B Q VA);
+blocks!([A P VA R::Empty; B Q VB VA;] C S VB);
+blocks!([A P VA R::Empty; B Q VB VA; C S VC VB;] D T VC);
+blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC;] E U VD);
+blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD;] F W VE);
+blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE;] G X VF);
+blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE; G X VG VF;] H Y VG);
 
 /// A dim that can be gathered over the devices along `A`: an axis, or several, major first.
 #[diagnostic::on_unimplemented(

@@ -84,6 +84,11 @@ pub trait AddAxis<V>: MeshAxis {
     /// The set with the axis added.
     type Out: Sets;
 }
+/// A mesh axis that has a slot in the set `V`.
+pub trait SlotIn<V> {
+    /// The slot.
+    type Slot: AxisSlot;
+}
 /// A mesh axis over which a value with the set `V` varies.
 pub trait Member<V>: MeshAxis {
     /// The set without the axis.

@@ -1,6 +1,6 @@
 //! Dims, shapes (tuples of dims), and access to dims by number.
 
-use crate::axis::{Distinct, MeshInfo, Shard, ShardOn, Unsharded};
+use crate::axis::{Distinct, MeshInfo, NoShard, Shard, ShardOn, Unsharded};
 use crate::size::{Size, SplitsOver};
 use core::any::TypeId;
 use core::fmt;
@@ -108,6 +108,8 @@ pub trait Formed: Shape {}
     label = "its dims must be sharded over axes of `{M}`"
 )]
 pub trait OnMesh<M>: Shape {}
+/// A shape whose dims are all unsharded: that of an array created in a `shard_map` body.
+pub trait BlockShape: Shape {}
 /// A shape whose sizes are all known at compile time.
 #[diagnostic::on_unimplemented(
     message = "a size of `{Self}` is not known when compiling",
@@ -243,6 +245,7 @@ macro_rules! shape {
         }
         impl<$($d: DimType<Size: crate::size::KnownSize>),*> KnownShape for ($($d,)*) {}
         impl<M, $($d: DimType<Shard: ShardOn<M>>),*> OnMesh<M> for ($($d,)*) {}
+        impl<$($d: DimType<Shard: NoShard>),*> BlockShape for ($($d,)*) {}
         impl<$($d: FormedDim),*> Formed for ($($d,)*) where ($($d,)*): AxesOnce {}
         shape!(@once [] $($d)*);
         shape!(@at [0 1 2 3 4 5 6 7] [] $($d)*);

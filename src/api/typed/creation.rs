@@ -14,7 +14,8 @@ use crate::core::types::{ArrayType, DType, Element};
 /// `V` is the sets of the created array.
 #[diagnostic::on_unimplemented(
     message = "no typed array can be created on `{Self}`",
-    label = "expected a typed mesh: `&Pod::mesh()?`",
+    label = "expected a typed mesh: `&Pod::mesh()?`; in a `shard_map` body its device",
+    note = "in a body, arrays are created equal on every device (`T![f32; 4; in Pod]`); `.pvary(X)` makes them vary",
     note = "a `Mesh` becomes a typed one by `mesh.typed::<Pod>()?`"
 )]
 pub trait Place<S, V> {
@@ -33,14 +34,15 @@ impl<S, V, P: Place<S, V>> Place<S, V> for &P {
     }
 }
 /// Returns the sizes of a shape, which the bound [`KnownShape`] guarantees to be known.
-fn sizes<S: Shape>() -> Vec<usize> {
+pub(super) fn sizes<S: Shape>() -> Vec<usize> {
     S::DIMS.iter().map(|d| d.size.unwrap_or(0)).collect()
 }
 
 /// Creation. `place` is a typed mesh, whose axes shard the dims.
 ///
 /// Sizes are known when compiling, the axes divide the dims that they shard, and no axis shards two
-/// dims.
+/// dims. In a `shard_map` body `place` is its [`DeviceOf`](super::DeviceOf): every device creates
+/// the entire array, so its dims are unsharded.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -49,7 +51,8 @@ fn sizes<S: Shape>() -> Vec<usize> {
 /// let pod = Pod::mesh()?;
 /// let x = <T![f32; 8@X, 16]>::zeros(&pod);
 /// let rows = <T![i32; 2, 3]>::iota(&pod, D0);
-/// let sum: T![f32; 8@X, 16] = x + Typed::full(&pod, 0.5);
+/// let half: T![f32; 8@X, 16] = Typed::full(&pod, 0.5);
+/// let sum = x + half;
 /// assert_eq!((sum.to_vec()?[0], rows.to_vec()?), (0.5, vec![0, 0, 0, 1, 1, 1]));
 /// # Ok::<(), atmesh::Error>(())
 /// ```

@@ -4,8 +4,9 @@ use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::equal_sizes::named_dims;
 use super::mesh::TypedMesh;
+use super::region::{ManualRegion, PartialRegion, RegionAxes};
 use super::sets::{AddAxis, AddTo, CompleteSets, CoveredBy, Mark, Sets, VaryingAxes};
-use super::shape::{D, DimNumber, KnownShape, Shape};
+use super::shape::{D, DimNumber, Shape};
 use super::{Number, Typed, convert};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::tree::{Inferred, NamedSizes, SpecTree};
@@ -22,6 +23,12 @@ use std::panic::Location;
 pub struct ShardMapArguments {
     arrays: Vec<Array>,
     sizes: NamedSizes,
+}
+impl ShardMapArguments {
+    /// Appends an array whose type names no sizes.
+    pub(super) fn push(&mut self, array: Array) {
+        self.arrays.push(array);
+    }
 }
 /// An argument of `shard_map` over the mesh `M`.
 ///
@@ -56,7 +63,7 @@ pub trait ShardMapOut<P, M> {
     /// Takes the assembled arrays from a list.
     fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global;
 }
-impl<M: MeshType, T: Element, S: LocalShape<M>> ShardMapIn<M> for Typed<T, S> {
+impl<M: ManualRegion, T: Element, S: LocalShape<M>> ShardMapIn<M> for Typed<T, S> {
     type Local = Typed<T, S::Local, S::Vary>;
     fn arrays(self, into: &mut ShardMapArguments) {
         let leaf = format!("argument `{}`", into.arrays.len());
@@ -70,12 +77,17 @@ impl<M: MeshType, T: Element, S: LocalShape<M>> ShardMapIn<M> for Typed<T, S> {
         Typed::checked(next_block(from))
     }
 }
-impl<M: MeshType, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P> ShardMapOut<P, M>
+impl<M: ManualRegion, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P> ShardMapOut<P, M>
     for Typed<T, S, V>
 {
     type Global = Typed<T, S::Global>;
     fn specs(into: &mut Vec<Spec>) {
-        into.push(convert::spec::<S::Global, ()>());
+        let spec = convert::spec::<S::Global, ()>();
+        // axes that are not manual shard the block in the body too
+        into.push(match M::manual_axes() {
+            None => spec,
+            Some(manual) => spec.filter_axes(|a| manual.contains(&a.name())),
+        });
     }
     fn blocks(self, into: &mut Vec<Array>) {
         into.push(self.array);
@@ -85,7 +97,7 @@ impl<M: MeshType, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P
         Typed::checked(next_block(from))
     }
 }
-impl<M: MeshType, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
+impl<M: ManualRegion, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
     type Local = A::Local;
     fn arrays(self, into: &mut ShardMapArguments) {
         self.clone().arrays(into);
@@ -97,14 +109,14 @@ impl<M: MeshType, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
 }
 /// Returns the next array of a list. If an error made the list too short, returns an array that
 /// carries an error.
-fn next_block(from: &mut dyn Iterator<Item = Array>) -> Array {
+pub(super) fn next_block(from: &mut dyn Iterator<Item = Array>) -> Array {
     from.next().unwrap_or_else(|| {
         Array::poisoned(Error::from(Fault::new(ErrorKind::Internal, "a `shard_map` returned too few arrays")))
     })
 }
 macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
     #[allow(non_snake_case)]
-    impl<M: MeshType, $($a: ShardMapIn<M>),+> ShardMapIn<M> for ($($a,)+) {
+    impl<M: ManualRegion, $($a: ShardMapIn<M>),+> ShardMapIn<M> for ($($a,)+) {
         type Local = ($($a::Local,)+);
         fn arrays(self, into: &mut ShardMapArguments) {
             let ($($a,)+) = self;
@@ -113,7 +125,7 @@ macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
         fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local { ($($a::blocks(from),)+) }
     }
     #[allow(non_snake_case)]
-    impl<M: MeshType, $($a: ShardMapOut<$p, M>, $p),+> ShardMapOut<($($p,)+), M> for ($($a,)+) {
+    impl<M: ManualRegion, $($a: ShardMapOut<$p, M>, $p),+> ShardMapOut<($($p,)+), M> for ($($a,)+) {
         type Global = ($($a::Global,)+);
         fn specs(into: &mut Vec<Spec>) { $($a::specs(into);)+ }
         fn blocks(self, into: &mut Vec<Array>) {
@@ -134,7 +146,7 @@ tuples! {
     A P B Q C R E S F T G U H V I W;
 }
 
-impl<M: MeshType, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
+impl<M: ManualRegion, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
     type Local = [A::Local; N];
     fn arrays(self, into: &mut ShardMapArguments) {
         self.into_iter().for_each(|a| a.arrays(into));
@@ -144,7 +156,7 @@ impl<M: MeshType, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
     }
 }
 /// Applies the same spec to each element.
-impl<M: MeshType, A: ShardMapOut<P, M>, P, const N: usize> ShardMapOut<P, M> for [A; N] {
+impl<M: ManualRegion, A: ShardMapOut<P, M>, P, const N: usize> ShardMapOut<P, M> for [A; N] {
     type Global = [A::Global; N];
     fn specs(into: &mut Vec<Spec>) {
         (0..N).for_each(|_| A::specs(into));
@@ -169,15 +181,26 @@ fn mesh_of<M: MeshType>(args: &[Array]) -> Result<Mesh> {
     Err(fault.help(format!("make their mesh by `{}::mesh()`", M::NAME)).into())
 }
 
-/// Methods of mesh types for per-device code: `shard_map`, and functions for use in its body.
-pub trait Manual: MeshType {
+/// The body of a [`shard_map`](Manual::shard_map): a closure that is `Sync`.
+#[diagnostic::on_unimplemented(
+    message = "the body of a `shard_map` captures a value that it could change",
+    label = "captures a `RefCell`, a `Cell`, an `Rc` or another value that threads cannot share",
+    note = "the body is the program of every device: blocks leave it as results only, by an out spec"
+)]
+pub trait ShardMapBody {}
+#[diagnostic::do_not_recommend]
+impl<F: Sync> ShardMapBody for F {}
+
+/// Methods of mesh types for per-device code.
+pub trait Manual: ManualRegion {
     /// Runs `body` on each device's blocks of `args`.
     ///
     /// `out` says how the blocks of the results are assembled.
     ///
     /// The in specs follow from the arguments' types. In the body, a type states the sizes of one
     /// block, and the set of axes over which the blocks vary. An output that still varies over an
-    /// axis must name the axis in its out spec. The body cannot capture arrays.
+    /// axis must name the axis in its out spec. The body cannot capture arrays. It is the program
+    /// of every device, so it captures nothing that it could change: no `RefCell`, for example.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;
@@ -190,12 +213,15 @@ pub trait Manual: MeshType {
     /// assert_eq!(total.to_vec()?, [8.0; 16]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    ///
+    /// A [`ThisDevice`](super::ThisDevice) among the arguments becomes the device that runs the
+    /// body, and a [`Key`](crate::Key) a [`BlockKey`](super::BlockKey).
     #[track_caller]
     fn shard_map<P, A: ShardMapIn<Self>, R: ShardMapOut<P, Self>>(
         self,
         args: A,
         out: P,
-        body: impl Fn(A::Local) -> R,
+        body: impl Fn(A::Local) -> R + ShardMapBody,
     ) -> R::Global {
         let _ = out;
         let location = Location::caller();
@@ -212,30 +238,44 @@ pub trait Manual: MeshType {
             out
         };
         let call = CallSite::new("shard_map", location);
-        let mesh = sizes.check(call).and_then(|()| mesh_of::<Self>(&arrays).map_err(|e| call.locate(e)));
+        let mesh =
+            sizes.check(call).and_then(|()| mesh_of::<Self::Mesh>(&arrays).map_err(|e| call.locate(e)));
         let result = mesh.and_then(|mesh| {
-            crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced).call(arrays)
+            let map = crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced);
+            match Self::manual_axes() {
+                None => map.call(arrays),
+                Some(axes) => map.over(axis_set(&axes)).call(arrays),
+            }
         });
         let results = result.unwrap_or_else(|e| vec![crate::api::trace::poison(e); count]);
         R::arrays(&mut results.into_iter())
     }
-    /// Creates an array of zeros, equal on every device, inside a `shard_map` body.
-    #[track_caller]
-    fn zeros<T: Number, S: KnownShape>(self) -> Typed<T, S, Self::Empty> {
-        let sizes: Vec<usize> = S::DIMS.iter().map(|d| d.size.unwrap_or(0)).collect();
-        Typed::from_rule_result(Array::zeros(T::DTYPE.array_type(sizes)))
-    }
-    /// Returns the device's position along a mesh axis, inside a `shard_map` body.
-    #[track_caller]
-    fn axis_index<A: AddAxis<Self::Empty>>(
-        self,
-        axis: A,
-    ) -> Typed<i32, (), <A as AddAxis<Self::Empty>>::Out> {
-        let _ = axis;
-        Typed::from_rule_result(crate::api::array::axis_index(A::NAME))
+    /// Returns the mesh with only some axes manual: `X`, or `(X, Y)`.
+    ///
+    /// In the body of its `shard_map`, a block is cut along these axes only. Its dims stay sharded
+    /// over the other axes, and operations on them follow the rules of code outside of `shard_map`.
+    /// In a dim that is sharded over axes of both kinds, the manual ones come first.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 8@X, 16@Y]>::ones(&Pod::mesh()?);
+    /// let sums: T![f32; 8@X] = Pod.over(X).shard_map((x,), P![X], |(x,)| {
+    ///     let x: T![f32; 4, 16@Y; V: X] = x;
+    ///     x.sum(D1) // sums over `Y` too, as outside of `shard_map`
+    /// });
+    /// assert_eq!(sums.to_vec()?, [16.0; 8]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    fn over<A: RegionAxes<<Self as ManualRegion>::Empty>>(self, axes: A) -> PartialRegion<Self, A::Out>
+    where
+        Self: MeshType,
+    {
+        let _ = axes;
+        PartialRegion::VALUE
     }
 }
-impl<M: MeshType> Manual for M {}
+impl<M: ManualRegion> Manual for M {}
 
 fn axis_set(of: &[&'static str]) -> Axes {
     of.iter().map(|a| (*a).into()).collect()

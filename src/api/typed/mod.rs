@@ -86,6 +86,7 @@
 mod along_axis;
 mod convert;
 mod creation;
+mod device;
 mod elementwise;
 mod equal_sizes;
 mod habits;
@@ -97,17 +98,21 @@ pub mod op;
 mod operands;
 mod operators;
 mod products;
+mod random;
 mod reductions;
 mod shapes;
 mod tree;
 
-pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
+pub use atmesh_typed::{
+    N, P, S, axis, dim, manual as blocks, mesh, region, rules, sets, shape, size, typenum,
+};
 pub use convert::SameElem;
 pub use creation::Place;
+pub use device::{DeviceOf, ThisDevice};
 pub use elementwise::Condition;
 pub use half::{bf16, f16};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
-pub use manual::{Manual, ShardMapArguments, ShardMapIn, ShardMapOut};
+pub use manual::{Manual, ShardMapArguments, ShardMapBody, ShardMapIn, ShardMapOut};
 pub use mesh::{MeshOf, TypedMesh};
 pub use numbers::{AsNumber, Bits, Float, Integer, Number, NumberOf, Signed, Summed};
 pub use operands::{
@@ -115,6 +120,7 @@ pub use operands::{
     RightOperand, ScalarOperand,
 };
 pub use products::Product;
+pub use random::{BlockKey, KeyFold, SampleKey, Unsigned};
 pub use shapes::{DimAt, MergeDims, NextDim, ReplaceDim, SplitDim, SplitResult};
 pub use tree::{ScanResult, VmapResult, scan, vmap};
 
@@ -132,8 +138,11 @@ pub mod prelude {
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
     // makes `T![bf16; ..]` resolve
-    pub use super::{Blocks, Float, Integer, Manual, MeshOf, N, Number, P, S, T, Typed, TypedArray};
-    pub use super::{TypedMesh, bf16, dim, einsum, f16, mesh};
+    pub use super::region::ManualAxis;
+    pub use super::{
+        BlockKey, Blocks, DeviceOf, Float, Integer, Manual, MeshOf, N, Number, P, S, T, ThisDevice, Typed,
+        TypedArray, TypedMesh, bf16, dim, einsum, f16, mesh,
+    };
 }
 
 /// An array with element type `T` and shape `S`; `T![f32; 8@X, 16]` writes this type.

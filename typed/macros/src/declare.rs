@@ -164,29 +164,31 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
     };
     let others: String =
         (0..axes.len()).filter(|j| *j != i).map(|j| format!("S{j}: LIB::sets::AxisSlot,")).collect();
-    let (mine, none) = (slots("AXIS"), slots("LIB::sets::Invariant"));
+    let (mine, none) = (slots("DECLARED"), slots("LIB::sets::Invariant"));
     let (any, unreduced, reduced) =
-        (slots("S"), slots("LIB::sets::Unreduced<AXIS>"), slots("LIB::sets::Reduced<AXIS>"));
+        (slots("S"), slots("LIB::sets::Unreduced<DECLARED>"), slots("LIB::sets::Reduced<DECLARED>"));
     let mut text = format!(
-        "struct AXIS;
-        impl LIB::axis::MeshAxis for AXIS {{
+        "struct DECLARED;
+        impl LIB::axis::MeshAxis for DECLARED {{
             type Mesh = MESH;
             type Size = {size};
             type Factors = {factors};
+            const AXIS: Self = DECLARED;
             const NAME: &'static str = {:?};
             const SIZE: ::core::option::Option<usize> = {};
         }}
-        impl LIB::axis::HasAxis<AXIS> for MESH {{}}
-        impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for AXIS {{ type Out = ({mine}); }}
-        impl<{others}> LIB::sets::Member<({mine})> for AXIS {{ type Removed = ({none}); }}
-        impl<{others}> LIB::sets::Mark<({none})> for AXIS {{ type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
+        impl LIB::axis::HasAxis<DECLARED> for MESH {{}}
+        impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for DECLARED {{ type Out = ({mine}); }}
+        impl<S: LIB::sets::AxisSlot, {others}> LIB::sets::SlotIn<({any})> for DECLARED {{ type Slot = S; }}
+        impl<{others}> LIB::sets::Member<({mine})> for DECLARED {{ type Removed = ({none}); }}
+        impl<{others}> LIB::sets::Mark<({none})> for DECLARED {{ type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
         axis.name,
         value(axis.size),
     );
-    let mut names = vec![("MESH", mesh), ("AXIS", &axis.ident)];
+    let mut names = vec![("MESH", mesh), ("DECLARED", &axis.ident)];
     let placeholders: Vec<String> = (0..axes.len()).map(|j| format!("OTHER{j}")).collect();
     for (j, other) in axes.iter().enumerate().filter(|(j, _)| *j != i) {
-        let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for AXIS {{}}");
+        let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for DECLARED {{}}");
         names.push((&placeholders[j], &other.ident));
     }
     let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
