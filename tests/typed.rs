@@ -5,6 +5,8 @@
 #![allow(clippy::type_complexity)]
 
 mod error_checks;
+#[path = "typed_parts/sizes.rs"]
+mod sizes;
 
 use atmesh::prelude::*;
 use atmesh::typed::rules::broadcast::ZipOf;

@@ -164,6 +164,35 @@ fn along(rng: &mut Rng, mesh: &Mesh, a: &[Dim]) -> (String, Array) {
         out.into_iter().map(|(n, axes)| (n, if n == 1 { Vec::new() } else { axes })).collect();
     (format!("TakeAlongTo<{operands}, {}>", spec_text(&out)), x.take_along_axis_to(&i, d as i32, spec(&out)))
 }
+/// Returns a slice along one dim, in steps or not.
+fn slice(rng: &mut Rng, dims: &[Dim], x: &Array) -> (String, Array) {
+    let d = rng.next(dims.len());
+    let (from, step) = (rng.next(dims[d].0 + 1), rng.pick(&[1, 1, 1, 2, 3, 5, 12]));
+    let to = from + rng.next(dims[d].0 - from + 1);
+    let range = |k: usize| match k == d {
+        true => DimIndex::range(Some(from as i64), Some(to as i64), Some(step as i64)),
+        false => DimIndex::range(None, None, None),
+    };
+    let result = x.slice((0..dims.len()).map(range).collect::<Vec<_>>().into());
+    let (s, ends) = (shape_text(dims), format!("N![{from}], N![{to}]"));
+    match step {
+        1 => (format!("Sliced<{s}, (), D<{d}>, {ends}>"), result),
+        _ => (format!("Strided<{s}, (), D<{d}>, {ends}, N![{step}]>"), result),
+    }
+}
+/// Returns a reshape of an unsharded array to random factors of its number of elements.
+fn reshape(rng: &mut Rng, mesh: &Mesh, sizes: &[usize]) -> (String, Array) {
+    let (mut rest, mut new) = (sizes.iter().product::<usize>(), Vec::new());
+    for _ in 0..rng.next(5) {
+        let factors: Vec<usize> = (1..=rest).filter(|n| rest.is_multiple_of(*n)).collect();
+        new.push(rng.pick(&factors));
+        rest /= new.last().unwrap();
+    }
+    new.push(rest + usize::from(rng.next(6) == 0));
+    let unsharded = |sizes: &[usize]| sizes.iter().map(|n| (*n, Vec::new())).collect::<Vec<Dim>>();
+    let query = format!("Reshaped<{}, (), {}>", shape_text(&unsharded(sizes)), shape_text(&unsharded(&new)));
+    (query, array(mesh, &unsharded(sizes)).reshape(new))
+}
 
 /// Returns one operation: the rule as a type, and the result of the dynamic layer.
 fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
@@ -171,7 +200,7 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
     let a = split(rng, &one);
     let x = array(mesh, &a);
     let s = shape_text(&a);
-    match rng.next(15) {
+    match rng.next(21) {
         0 | 1 => {
             let mut two = one[rng.next(one.len())..].to_vec();
             if rng.next(8) == 0 {
@@ -270,6 +299,42 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             (format!("ReduceSum<{s}, (), {text}>"), x.sum(dims))
         }
         13 => (format!("Triangle<{s}, ()>"), x.tril(0)),
+        14 => slice(rng, &a, &x),
+        15 => {
+            let d = rng.next(one.len());
+            let (low, high) = (rng.next(7), rng.next(7));
+            let widths =
+                (0..one.len()).map(|k| if k == d { (low as i64, high as i64, 0) } else { (0, 0, 0) });
+            (format!("Padded<{s}, (), D<{d}>, N![{low}], N![{high}]>"), x.pad(0.0, widths))
+        }
+        16 => {
+            let d = rng.next(one.len());
+            let cuts = [rng.next(one[d] + 1), rng.next(one[d] + 1)];
+            let (low, high) = (cuts[0].min(cuts[1]), cuts[0].max(cuts[1]));
+            let mut pieces = [low, high - low, one[d] - high];
+            pieces[2] += usize::from(rng.next(8) == 0);
+            // the rule is that of all pieces together
+            let parts = x.split(pieces, d as i32);
+            let shown = parts.iter().find(|p| p.ty().is_err()).unwrap_or(&parts[0]);
+            let texts: Vec<String> = pieces.iter().map(|n| format!("N![{n}]")).collect();
+            (format!("CutAll<{s}, (), D<{d}>, ({})>", texts.join(", ")), shown.clone())
+        }
+        17 => reshape(rng, mesh, &one),
+        18 => {
+            let d = rng.next(one.len());
+            let parts: Vec<Vec<Dim>> = (0..3)
+                .map(|_| {
+                    let n = rng.pick(&SIZES);
+                    (0..one.len()).map(|k| if k == d { (n, a[d].1.clone()) } else { a[k].clone() }).collect()
+                })
+                .collect();
+            let arrays: Vec<Array> = parts.iter().map(|dims| array(mesh, dims)).collect();
+            if arrays.iter().any(|part| part.ty().is_err()) {
+                return operation(rng, mesh);
+            }
+            let shapes: Vec<String> = parts.iter().map(|dims| shape_text(dims)).collect();
+            (format!("ConcatAll<({}), ((), (), ()), D<{d}>>", shapes.join(", ")), concat(&arrays, d as i32))
+        }
         _ => {
             let mut order: Vec<usize> = (0..one.len()).collect();
             (1..order.len()).for_each(|i| order.swap(i, rng.next(i + 1)));

@@ -213,8 +213,6 @@ def query(mesh, eq, types, inside):
         d = padded[0]
         if arrays[0][2]["U"] or arrays[0][2]["R"]:
             skip("pad of an unreduced or reduced value: `.then`")
-        if arrays[0][1][d][1]:
-            skip("pad along a split dim: `.then`")
         return f"Padded<{S(0)}, {V(0)}, D<{d}>, N![{widths[d][0]}], N![{widths[d][1]}]>", same
     if op == "tile":
         reps = params["reps"]
@@ -341,28 +339,36 @@ def query(mesh, eq, types, inside):
         operands = ", ".join(f"{S(k, True)}, {V(k)}" for k in range(len(arrays)))
         return f"{'Select' if len(arrays) == 3 else 'Join'}<{operands}>", arrays[1][0]
     if op == "concatenate":
-        if len(arrays) != 2:
-            skip("concat of other than two operands: pair by pair")
-        if arrays[0][0] != arrays[1][0]:
+        if len(arrays) not in range(2, 9):
+            skip("concat of one operand, or of more than eight: `.then`")
+        if any(a[0] != arrays[0][0] for a in arrays):
             skip("element types differ: a bound on the method")
         if params["dimension"] not in range(8):
             skip("a dim number that is negative or above 7")
+        if len(arrays) > 2:
+            every = range(len(arrays))
+            return f"ConcatAll<({', '.join(S(k) for k in every)}), ({', '.join(V(k) for k in every)}), D<{params['dimension']}>>", same
         return f"Concat<{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{params['dimension']}>>", same
     if op == "split":
-        if len(params["sizes"]) != 2 or params["axis"] not in range(8) or 0 in params["sizes"]:
-            skip("split into other than two parts, or into an empty one: two by two")
+        if len(params["sizes"]) not in range(2, 9) or params["axis"] not in range(8) or 0 in params["sizes"]:
+            skip("split into one part, more than eight, or an empty one: `.then`")
+        if len(params["sizes"]) > 2:
+            return f"CutAll<{S(0)}, {V(0)}, D<{params['axis']}>, ({', '.join(f'N![{n}]' for n in params['sizes'])})>", same
         a, b = params["sizes"]
         return f"Cut<{S(0)}, {V(0)}, D<{params['axis']}>, N![{a}], N![{b}]>", same
     if op == "slice":
         start, limit, strides = params["start"], params["limit"], params.get("strides")
-        cut = [d for d, (n, _) in enumerate(arrays[0][1]) if d < len(start) and (start[d], limit[d]) != (0, n)]
-        if strides and len(strides) != rank():
+        steps = strides or [1] * len(start)
+        if len(steps) != rank():
             skip("pairs of dims that are none: no way to write it")
-        if len(start) != rank() or strides and any(s != 1 for s in strides) or len(cut) != 1:
-            skip("a slice with strides, or of other than one dim: dim by dim, or `.then`")
+        cut = [d for d, (n, _) in enumerate(arrays[0][1]) if d < len(start) and (start[d], limit[d], steps[d]) != (0, n, 1)]
+        if len(start) != rank() or len(cut) != 1:
+            skip("a slice of other than one dim: dim by dim, or `.then`")
         d = cut[0]
-        if arrays[0][1][d][1]:
-            skip("a slice along a split dim: `.then`")
+        if steps[d] not in range(1, 17):
+            skip("a slice in steps of 0, or of more than 16: `.then`")
+        if steps[d] != 1:
+            return f"Strided<{S(0)}, {V(0)}, D<{d}>, N![{start[d]}], N![{limit[d]}], N![{steps[d]}]>", same
         return f"Sliced<{S(0)}, {V(0)}, D<{d}>, N![{start[d]}], N![{limit[d]}]>", same
     if op == "reshape":
         if params.get("out_sharding") is not None:
@@ -379,7 +385,9 @@ def query(mesh, eq, types, inside):
             return f"Factor<{S(0)}, {V(0)}, D<{i}>, N![{n[0]}], N![{n[1]}]>", same
         if len(o) == 2 and len(n) == 1 and 1 not in (o[0][0], o[1][0]) and o[0][0] * o[1][0] == n[0] and i < 7:
             return f"Merge<{S(0)}, {V(0)}, D<{i}>, D<{i + 1}>>", same
-        skip("a reshape other than of unsharded dims, one split or one merge: `.then`")
+        if not any(axes for _, axes in old) and all(n > 0 for n in new) and len(new) <= 8:
+            return f"Reshaped<{S(0)}, {V(0)}, {mesh.dims([(n, []) for n in new], False)}>", same
+        skip("a reshape of sharded dims other than one split or one merge: `.then`")
     if op in ("psum", "pmean", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all", "ppermute", "pcast", "axis_index"):
         if not inside:
             skip("a collective outside of shard_map")

@@ -150,9 +150,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = along;
         Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, fill.number()))
     }
-    /// Pads an unsharded dim with `value`: `A` elements before and `B` elements after.
+    /// Pads a dim with `value`: `A` elements before and `B` elements after.
     ///
-    /// For example: `x.pad::<N![1], N![2], _>(D0, 0.0)`.
+    /// For example: `x.pad::<N![1], N![2], _>(D0, 0.0)`. A sharded dim keeps its sharding, which
+    /// divides the new size.
     #[track_caller]
     pub fn pad<A: Size, B: Size, I: DimNumber>(
         &self,

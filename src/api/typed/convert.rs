@@ -22,7 +22,7 @@ pub trait SameElem<T> {}
 impl<T> SameElem<T> for T {}
 
 /// Formats a static array type.
-fn text<T: Element, S: StaticShape, V: Sets>() -> String {
+pub(super) fn text<T: Element, S: StaticShape, V: Sets>() -> String {
     format!("{}{}", T::DTYPE.name(), atmesh_typed::text::<S, V>())
 }
 fn sets<V: Sets>(state: State) -> impl Iterator<Item = &'static str> {

@@ -97,9 +97,11 @@ mod numbers;
 pub mod op;
 mod operands;
 mod operators;
+mod pieces;
 mod products;
 mod random;
 mod reductions;
+mod reshaped;
 mod shapes;
 mod tree;
 
@@ -119,9 +121,11 @@ pub use operands::{
     AddResult, ArrayOperand, AssignableTo, JoinResult, JoinsElem, LeftNumber, MulResult, NumberOperand,
     RightOperand, ScalarOperand,
 };
+pub use pieces::{ConcatOperands, SliceOf, SplitPieces, StridedSlice, concat};
 pub use products::Product;
 pub use random::{BlockKey, KeyFold, SampleKey, Unsigned};
-pub use shapes::{DimAt, MergeDims, NextDim, ReplaceDim, SplitDim, SplitResult};
+pub use reshaped::{MergeDims, NextDim, SplitDim};
+pub use shapes::{DimAt, ReplaceDim, SplitResult};
 pub use tree::{ScanResult, VmapResult, scan, vmap};
 
 use crate::api::array::Array;
@@ -135,8 +139,9 @@ pub mod prelude {
     pub use super::axis::{Distinct, DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
     pub use super::rules::broadcast::ElementwiseShape;
     pub use super::rules::reduce::keep;
+    pub use super::rules::reshape_dims::ReshapesTo;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
-    pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
+    pub use super::size::{AddSize, GathersOver, MulSize, ProductIs, Size, SplitsOver, SubSize, Tiles};
     // makes `T![bf16; ..]` resolve
     pub use super::region::ManualAxis;
     pub use super::{

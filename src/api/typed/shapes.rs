@@ -1,8 +1,8 @@
 //! Resharding, and operations that reorder, split, slice and join dims.
 
-use super::rules::reshape_dims::{BroadcastOf, Factored, Permute, UnitDim, UnshardedShape, elements};
+use super::rules::reshape_dims::{BroadcastOf, Permute, UnitDim};
 use super::rules::reshard::ReshardTo;
-use super::rules::slice::{CutDim, EqualExceptDim, JoinDim, MergeDim, SliceDim};
+use super::rules::slice::{CutDim, EqualExceptDim, JoinDim};
 use super::sets::{AddOf, AddRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
 use super::size::Size;
@@ -16,13 +16,6 @@ pub type ReplaceDim<S, I, Q> = <S as DimAccess<I>>::Put<Q>;
 pub type DimAt<S, I> = <S as DimAccess<I>>::Dim;
 type ConcatShape<S, R, I> = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>>>::Out>;
 type RemoveDim<S, I> = <S as DimAccess<I>>::Removed;
-
-fn sizes<S: Shape>(of: &crate::api::array::Array) -> Vec<usize> {
-    // sizes that the static shape leaves open come from the array
-    let shape = of.shape().map(|s| s.to_vec()).unwrap_or_default();
-    let size = |(d, info): (usize, &super::shape::DimInfo)| info.size.or(shape.get(d).copied()).unwrap_or(0);
-    S::DIMS.iter().enumerate().map(size).collect()
-}
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Reshards the array as `spec` says.
@@ -104,70 +97,9 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let to: Vec<usize> = R::DIMS.iter().enumerate().map(size).collect();
         Typed::from_rule_result(self.array.broadcast_to(to))
     }
-    /// Reshapes an unsharded array to a shape with the same number of elements.
-    ///
-    /// The shape is a type parameter: `x.reshape::<S![2, 8]>()`. The numbers of elements are
-    /// compared when rustc instantiates the call.
-    #[track_caller]
-    pub fn reshape<R: UnshardedShape>(&self) -> Typed<T, R, V>
-    where
-        S: UnshardedShape,
-    {
-        const {
-            if let (Some(from), Some(to)) = (elements::<S>(), elements::<R>()) {
-                assert!(from == to, "reshape: the two shapes have different numbers of elements");
-            }
-        }
-        Typed::from_rule_result(self.array.reshape(sizes::<R>(&self.array)))
-    }
-    /// Splits a dim into two factors, of which the first keeps the sharding.
-    ///
-    /// For example: `x.split_dim::<N![32], N![128], _>(D1)`.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4, 12@X]>::ones(&Pod::mesh()?);
-    /// let heads: T![f32; 4, 2@X, 6] = x.split_dim::<N![2], N![6], _>(D1);
-    /// let back: T![f32; 4, 12@X] = heads.merge_dims(D1);
-    /// # let _ = back;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn split_dim<A: Size, B: Size, I: DimNumber>(&self, at: I) -> Typed<T, SplitDim<S, I::D, A, B>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: Factored<A, B>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as Factored<A, B>>::Minor>:
-            Insert<I::D, <DimAt<S, I::D> as Factored<A, B>>::Major>,
-    {
-        let _ = at;
-        self.reshaped()
-    }
-    /// Merges dim `at` and the next one.
-    ///
-    /// If the next dim is sharded, dim `at` must be sharded too, over other axes.
-    #[track_caller]
-    pub fn merge_dims<I: DimNumber + NextDim>(&self, at: I) -> Typed<T, MergeDims<S, I>, V>
-    where
-        S: DimAccess<I::D> + DimAccess<I::Next>,
-        DimAt<S, I::D>: MergeDim<DimAt<S, I::Next>>,
-        RemoveDim<S, I::Next>: DimAccess<I::D>,
-        MergeDims<S, I>: Shape,
-    {
-        let _ = at;
-        self.reshaped()
-    }
-    #[track_caller]
-    fn reshaped<R: Shape>(&self) -> Typed<T, R, V> {
-        // factors and products have known sizes; the other dims keep their sizes and order, but may
-        // be at another position
-        let shape = self.array.shape().map(|s| s.to_vec()).unwrap_or_default();
-        let mut rest = shape.iter().enumerate().filter(|(d, _)| S::DIMS[*d].size.is_none()).map(|(_, n)| *n);
-        let sizes: Vec<usize> = R::DIMS.iter().map(|i| i.size.or_else(|| rest.next()).unwrap_or(0)).collect();
-        Typed::from_rule_result(self.array.reshape_to(sizes, convert::spec::<R, V>()))
-    }
     /// Concatenates two arrays along a dim. Their other dims and their sharding are equal.
+    ///
+    /// [`concat`](super::concat()) joins more than two.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;
@@ -195,7 +127,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = at;
         Typed::from_rule_result(concat([&self.array, b.as_untyped()], I::NUMBER as i32))
     }
-    /// Splits a dim into two pieces, whose sizes add up to it.
+    /// Splits a dim into two pieces, whose sizes add up to it; [`Typed::split_into`] splits it into
+    /// more.
     #[track_caller]
     pub fn split<A: Size, B: Size, I: DimNumber>(&self, at: I) -> SplitResult<T, S, V, I::D, A, B>
     where
@@ -210,26 +143,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         // an array that carries an error stands for both pieces
         let mut next = || parts.next().unwrap_or_else(|| self.array.clone());
         (Typed::from_rule_result(next()), Typed::from_rule_result(next()))
-    }
-    /// Takes the elements from `A` up to, but not including, `B` along an unsharded dim.
-    #[track_caller]
-    pub fn slice<A: Size, B: Size, I: DimNumber>(
-        &self,
-        at: I,
-    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: SliceDim<A, B>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>: Shape,
-    {
-        let _ = at;
-        let full = crate::api::array::DimIndex::range(None, None, None);
-        let (from, to) = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64);
-        let picks = (0..S::DIMS.len()).map(|d| match d == I::NUMBER {
-            true => crate::api::array::DimIndex::range(Some(from), Some(to), None),
-            false => full.clone(),
-        });
-        Typed::from_rule_result(self.array.slice(picks.collect::<Vec<_>>().into()))
     }
     /// Reverses the elements along a dim.
     #[track_caller]
@@ -250,26 +163,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
 }
 
-/// The shape with dim `I` split into `A` and `B`.
-pub type SplitDim<S, I, A, B> = <ReplaceDim<S, I, <DimAt<S, I> as Factored<A, B>>::Minor> as Insert<
-    I,
-    <DimAt<S, I> as Factored<A, B>>::Major,
->>::Out;
-/// The shape with dim `I` and the next one merged.
-pub type MergeDims<S, I> = ReplaceDim<
-    RemoveDim<S, <I as NextDim>::Next>,
-    <I as DimNumber>::D,
-    <DimAt<S, <I as DimNumber>::D> as MergeDim<DimAt<S, <I as NextDim>::Next>>>::Out,
->;
 /// The two pieces of dim `I`.
 pub type SplitResult<T, S, V, I, A, B> = (
     Typed<T, ReplaceDim<S, I, <DimAt<S, I> as CutDim<A, B>>::First>, V>,
     Typed<T, ReplaceDim<S, I, <DimAt<S, I> as CutDim<A, B>>::Second>, V>,
 );
-/// A dim number that has a successor.
-pub trait NextDim {
-    /// The successor.
-    type Next;
-}
-macro_rules! next { ($($i:literal $j:literal)*) => { $( impl NextDim for D<$i> { type Next = D<$j>; } )* } }
-next!(0 1 1 2 2 3 3 4 4 5 5 6 6 7);

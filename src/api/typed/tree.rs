@@ -64,7 +64,7 @@ pub type ScanResult<X, Y> = Typed<
     <Y as TypedArray>::Sets,
 >;
 type NumRows<S> = TDim<<<S as DimAccess<D<0>>>::Dim as DimType>::Size>;
-type SliceOf<X> = Typed<
+type RowOf<X> = Typed<
     <X as TypedArray>::Elem,
     <<X as TypedArray>::Shape as DimAccess<D<0>>>::Removed,
     <X as TypedArray>::Sets,
@@ -89,7 +89,7 @@ type SliceOf<X> = Typed<
 pub fn scan<C: Args, X: TypedArray + Tree, Y: TypedArray + Tree>(
     init: C,
     xs: impl Args<Owned = X>,
-    body: impl Fn(C::Owned, SliceOf<X>) -> (C::Owned, Y),
+    body: impl Fn(C::Owned, RowOf<X>) -> (C::Owned, Y),
 ) -> (C::Owned, ScanResult<X, Y>)
 where
     X::Shape: DimAccess<D<0>>,
@@ -135,7 +135,7 @@ pub type VmapResult<X, Y> = Typed<
 #[track_caller]
 pub fn vmap<X: TypedArray, Y: TypedArray + Tree>(
     xs: impl Args<Owned = X>,
-    f: impl Fn(SliceOf<X>) -> Y,
+    f: impl Fn(RowOf<X>) -> Y,
 ) -> VmapResult<X, Y>
 where
     X::Shape: DimAccess<D<0>>,

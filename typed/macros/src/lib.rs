@@ -53,8 +53,13 @@ pub fn einsum(input: TokenStream) -> TokenStream {
 }
 /// Expands the tables of decimal arithmetic, for the library itself.
 #[proc_macro]
-pub fn tables(input: TokenStream) -> TokenStream {
-    tables::decimal(input)
+pub fn digits(_: TokenStream) -> TokenStream {
+    tables::digits()
+}
+/// Expands the table of groups of three digits, for the library itself.
+#[proc_macro]
+pub fn groups(_: TokenStream) -> TokenStream {
+    tables::groups()
 }
 /// Expands the table of `typenum` integers, for the library itself.
 #[proc_macro]

@@ -11,22 +11,25 @@ pub(crate) fn literal(l: &Literal) -> Result<u64> {
         Err(_) => fail(l.span(), "a size is a whole number"),
     }
 }
-/// Formats an integer as a size type: `Num<..>`, `K<..>` or `M<..>`.
+/// Formats an integer as a size type: `Num<..>`, `K<..>`, `M<..>` or `G<..>`.
 pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
-    let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000);
+    let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000 % 1000);
     Ok(code(&match n {
         0..=999 => format!("LIB::size::Num<{ones}>"),
         1000..=999_999 => format!("LIB::size::K<{thousands}, {ones}>"),
         1_000_000..=999_999_999 => format!("LIB::size::M<{millions}, {thousands}, {ones}>"),
-        _ => return fail(at, "sizes in types go up to 999,999,999: write `?`, or a name made by `dim!`"),
+        1_000_000_000..=999_999_999_999 => {
+            format!("LIB::size::G<{}, {millions}, {thousands}, {ones}>", n / 1_000_000_000)
+        }
+        _ => return fail(at, "sizes in types go up to 999,999,999,999: write `?`, or a name made by `dim!`"),
     }))
 }
 /// Expands a size that rustc computes: `{WIDTH}`.
 fn computed(e: &TokenStream) -> TokenStream {
     let limb = |i: u8| format!("{{ LIB::size::limb({e}, {i}) }}");
-    let (a, b, c) = (limb(2), limb(1), limb(0));
+    let (a, b, c, d) = (limb(3), limb(2), limb(1), limb(0));
     code(&format!(
-        "<LIB::size::Limbs<{{ LIB::size::limb_count({e}) }}, {a}, {b}, {c}> as LIB::size::Trim>::Out"
+        "<LIB::size::Limbs<{{ LIB::size::limb_count({e}) }}, {a}, {b}, {c}, {d}> as LIB::size::Trim>::Out"
     ))
 }
 /// Parses a path. Returns it with its last word.

@@ -1,28 +1,217 @@
-//! The tables of the library's arithmetic, as macro calls with one row for each integer.
+//! The tables of the library's decimal arithmetic, as impls of traits with one associated type for
+//! each case.
+//!
+//! A number is a list of its digits, the ones digit first: `Digit8<Digit2<NoDigits>>` is 28. The
+//! node of a digit `d` knows the results of all operations of `d` with another digit, so that rustc
+//! finds each digit of a result without a search among impls.
 
 use crate::tokens::code;
 use proc_macro::TokenStream;
+use std::fmt::Write;
 
-/// Generates the calls of two macros, the tables of digit groups and of prime arithmetic.
-///
-/// A row of the first is `[limb, its three digits, Zero or Nonzero]`; a row of the second is
-/// `[prime, carry in, digit : quotient, remainder | last digit and carry of the product]`.
-pub(crate) fn decimal(input: TokenStream) -> TokenStream {
-    let names: Vec<String> = input.into_iter().map(|t| t.to_string()).collect();
-    let limb = |n: u32| {
-        let is = if n == 0 { "Zero" } else { "Nonzero" };
-        format!("[{n} {} {} {} {is}]", n / 100, n / 10 % 10, n % 10)
-    };
-    let limbs: String = (0..1000).map(limb).collect();
-    let step = |p: u32, r: u32, d: u32| {
-        let (divided, multiplied) = (r * 10 + d, d * p + r);
-        format!("[{p} {r} {d} : {} {} | {} {}]", divided / p, divided % p, multiplied % 10, multiplied / 10)
-    };
-    let steps: String = [2, 3, 5, 7, 11, 13]
-        .into_iter()
-        .flat_map(|p| (0..p).flat_map(move |r| (0..10).map(move |d| step(p, r, d))))
-        .collect();
-    code(&format!("{}! {{ {limbs} }} {}! {{ {steps} }}", names[0], names[1]))
+const PRIMES: [u32; 6] = [2, 3, 5, 7, 11, 13];
+
+/// Formats the node of a digit before the list `tail`. A leading zero is left out.
+fn node(digit: u32, tail: &str) -> String {
+    match digit {
+        0 => format!("<{tail} as DigitList>::Shifted"),
+        _ => format!("Digit{digit}<{tail}>"),
+    }
+}
+
+/// The associated types of `DigitList` that have an entry for each digit: declarations, and the
+/// definitions for the empty list, for the node of a digit, and for a number below zero.
+#[derive(Default)]
+struct Tables {
+    declared: String,
+    empty: String,
+    nodes: [String; 10],
+    negative: String,
+}
+impl Tables {
+    /// Adds an associated type: its name and parameters, and its definitions.
+    fn add(&mut self, name: &str, empty: &str, negative: &str, of_digit: impl Fn(u32) -> String) {
+        let bound = if negative == "Self" { ": DigitList" } else { "" };
+        let _ = write!(self.declared, "type {name}{bound};");
+        let _ = write!(self.empty, "type {name} = {empty};");
+        let _ = write!(self.negative, "type {name} = {negative};");
+        for (digit, node) in self.nodes.iter_mut().enumerate() {
+            let _ = write!(node, "type {name} = {};", of_digit(digit as u32));
+        }
+    }
+    /// Adds sums and differences: `Self` is the second operand, the first one is `a` before `U`.
+    fn sums(&mut self) {
+        for (name, carry) in [("Sum", 0), ("SumCarry", 1)] {
+            let empty = if carry == 0 { "L" } else { "L::Next" };
+            self.add(&format!("{name}<L: DigitList>"), empty, "Self", |b| format!("L::{name}After{b}<T>"));
+            for a in 0..10 {
+                let empty =
+                    if a + carry == 10 { "Digit0<U::Next>".into() } else { format!("Digit{}<U>", a + carry) };
+                self.add(&format!("{name}After{a}<U: DigitList>"), &empty, "Self", |b| {
+                    let rest = if a + b + carry > 9 { "SumCarry" } else { "Sum" };
+                    format!("Digit{}<U::{rest}<T>>", (a + b + carry) % 10)
+                });
+            }
+        }
+        self.add("Next", "Digit1<NoDigits>", "Self", |b| match b {
+            9 => "Digit0<T::Next>".into(),
+            _ => format!("Digit{}<T>", b + 1),
+        });
+    }
+    fn differences(&mut self) {
+        let less_one = |a: u32, tail: &str| match a {
+            0 => format!("Digit9<{tail}::Previous>"),
+            _ => node(a - 1, tail),
+        };
+        for (name, borrow) in [("Difference", 0), ("DifferenceBorrow", 1)] {
+            let empty = if borrow == 0 { "L::Negated" } else { "BelowZero" };
+            self.add(&format!("{name}<L: DigitList>"), empty, "Self", |b| format!("L::{name}After{b}<T>"));
+            for a in 0..10 {
+                let empty = if borrow == 0 { format!("Digit{a}<U>") } else { less_one(a, "U") };
+                self.add(&format!("{name}After{a}<U: DigitList>"), &empty, "Self", |b| {
+                    let rest = if a < b + borrow { "DifferenceBorrow" } else { "Difference" };
+                    node((10 + a - b - borrow) % 10, &format!("U::{rest}<T>"))
+                });
+            }
+        }
+        self.add("Previous", "BelowZero", "Self", |b| less_one(b, "T"));
+        self.add("Negated", "NoDigits", "Self", |_| "BelowZero".into());
+    }
+    /// Adds products: `Times7Carry3` is 7 · `Self` + 3.
+    fn products(&mut self) {
+        self.add("Shifted", "NoDigits", "Self", |_| "Digit0<Self>".into());
+        self.add("Product<L: DigitList>", "NoDigits", "Self", |b| match b {
+            0 => "<T::Product<L> as DigitList>::Shifted".into(),
+            _ => format!("<L::Times{b}Carry0 as DigitList>::Sum<<T::Product<L> as DigitList>::Shifted>"),
+        });
+        for p in 1..10 {
+            for carry in 0..p {
+                let empty = if carry == 0 { "NoDigits".into() } else { node(carry, "NoDigits") };
+                self.add(&format!("Times{p}Carry{carry}"), &empty, "Self", |b| {
+                    let v = p * b + carry;
+                    format!("Digit{}<T::Times{p}Carry{}>", v % 10, v / 10)
+                });
+            }
+        }
+    }
+    /// Adds quotients by primes, and the conversion of three digits to a group.
+    fn quotients_and_groups(&mut self) {
+        for p in PRIMES {
+            let name = format!("Quotient{p}");
+            let _ = write!(self.declared, "type {name}: QuotientDigits;");
+            let _ = write!(self.empty, "type {name} = Rest0<NoDigits>;");
+            let _ = write!(self.negative, "type {name} = Rest0<Self>;");
+            for (b, text) in self.nodes.iter_mut().enumerate() {
+                let _ = write!(text, "type {name} = <T::{name} as QuotientDigits>::Push{p}And{b};");
+            }
+        }
+        self.add("Groups<F: GroupList>", "F::Push<0, NoDigits>", "TooLarge", |b| format!("T::GroupOf{b}<F>"));
+        for b in 0..10 {
+            let put = format!("F::Push<{b}, NoDigits>");
+            self.add(&format!("GroupOf{b}<F: GroupList>"), &put, "TooLarge", |d| {
+                format!("T::GroupOf{d}And{b}<F>")
+            });
+        }
+        for n in 0..100 {
+            let (tens, ones) = (n / 10, n % 10);
+            let put = format!("F::Push<{n}, NoDigits>");
+            self.add(&format!("GroupOf{tens}And{ones}<F: GroupList>"), &put, "TooLarge", |d| {
+                format!("F::Push<{}, T>", d * 100 + n)
+            });
+        }
+    }
+}
+
+/// Generates the traits `DigitList` and `QuotientDigits`, a quotient with a remainder.
+pub(crate) fn digits() -> TokenStream {
+    let mut all = Tables::default();
+    all.sums();
+    all.differences();
+    all.products();
+    all.quotients_and_groups();
+    // the next group, after groups that are already known
+    let next = ["A", "A, B", "A, B, C", "A, B, C, E"];
+    for (i, names) in next.iter().enumerate() {
+        let parameters: String = names.split(", ").map(|n| format!("const {n}: u16,")).collect();
+        let (number, sink) = (["Num", "K", "M", "G"][i], i + 1);
+        let _ = write!(all.declared, "type Groups{sink}<{parameters}>;");
+        let _ = write!(all.empty, "type Groups{sink}<{parameters}> = {number}<{names}>;");
+        let _ = write!(all.negative, "type Groups{sink}<{parameters}> = TooLarge;");
+        for (b, text) in all.nodes.iter_mut().enumerate() {
+            let more =
+                if i == 3 { "TooLarge".into() } else { format!("T::GroupOf{b}<Groups{sink}<{names}>>") };
+            let _ = write!(text, "type Groups{sink}<{parameters}> = {more};");
+        }
+    }
+    let Tables { declared, empty, nodes, negative } = all;
+    let mut out = format!(
+        "/// The digits of a number, the ones digit first, and their arithmetic.
+        #[allow(missing_docs)] pub trait DigitList {{ {declared} }}
+        impl DigitList for NoDigits {{ {empty} }}
+        impl DigitList for BelowZero {{ {negative} }}"
+    );
+    for (b, text) in nodes.iter().enumerate() {
+        let _ = write!(
+            out,
+            "/// The digit {b}, before the more significant digits `T`.
+            pub struct Digit{b}<T>(PhantomData<T>);
+            impl<T: DigitList> DigitList for Digit{b}<T> {{ {text} }}"
+        );
+    }
+    code(&(out + &remainders()))
+}
+/// Generates `QuotientDigits` and the remainders 0 to 12.
+fn remainders() -> String {
+    let mut declared = String::new();
+    let mut impls = String::new();
+    let steps = || PRIMES.into_iter().flat_map(|p| (0..10).map(move |d| (p, d)));
+    for (p, d) in steps() {
+        let _ = write!(declared, "type Push{p}And{d}: QuotientDigits;");
+    }
+    for r in 0..13 {
+        let mut text = String::new();
+        for (p, d) in steps() {
+            // remainders are less than the divisor
+            let n = if r < p { r * 10 + d } else { 0 };
+            let _ = write!(text, "type Push{p}And{d} = Rest{}<{}>;", n % p, node(n / p, "T"));
+        }
+        let _ = write!(
+            impls,
+            "/// The quotient `T` of a division that leaves the remainder {r}.
+            pub struct Rest{r}<T>(PhantomData<T>);
+            impl<T: DigitList> QuotientDigits for Rest{r}<T> {{
+                type Quotient = T; type Rest = R<{r}>; {text}
+            }}"
+        );
+    }
+    format!(
+        "/// A quotient with a remainder, and the next step of a long division.
+        #[allow(missing_docs)] pub trait QuotientDigits {{
+            type Quotient: DigitList; type Rest; {declared}
+        }} {impls}"
+    )
+}
+
+/// Generates the digits of all groups of three digits.
+pub(crate) fn groups() -> TokenStream {
+    let mut out = String::new();
+    for n in 0..1000 {
+        let (a, b, c) = (n / 100, n / 10 % 10, n % 10);
+        let leading = match n {
+            0 => "NoDigits".into(),
+            1..10 => format!("Digit{c}<NoDigits>"),
+            10..100 => format!("Digit{c}<Digit{b}<NoDigits>>"),
+            _ => format!("Digit{c}<Digit{b}<Digit{a}<NoDigits>>>"),
+        };
+        let _ = write!(
+            out,
+            "impl GroupDigits for Group<{n}> {{
+                type Leading = {leading};
+                type Before<T: DigitList> = Digit{c}<Digit{b}<Digit{a}<T>>>;
+            }}"
+        );
+    }
+    code(&out)
 }
 /// Generates `integer name` for the `typenum` integers below 1000.
 pub(crate) fn typenums(input: TokenStream) -> TokenStream {

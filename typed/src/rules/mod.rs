@@ -16,6 +16,7 @@
 pub mod broadcast;
 pub mod dot;
 pub mod einsum;
+pub mod join;
 pub mod reduce;
 pub mod reshape_dims;
 pub mod reshard;

@@ -2,7 +2,7 @@
 
 use crate::axis::{Shard, Unsharded};
 use crate::shape::{DimAccess, DimNumber, DimType, OtherDim, Shape, Stretch, TDim};
-use crate::size::{Num, Size, SplitsOver};
+use crate::size::{CountOf, CountSizes, Num, ProductIs, SameElements, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
 #[diagnostic::on_unimplemented(
@@ -102,18 +102,31 @@ broadcast!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
 broadcast!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
 broadcast!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
 
-/// Returns the number of elements of an array of shape `S`. `None` if it is known only at run time.
-pub const fn elements<S: Shape>() -> Option<usize> {
-    let (mut i, mut n) = (0, 1);
-    while i < S::DIMS.len() {
-        match S::DIMS[i].size {
-            Some(size) => n *= size,
-            None => return None,
-        }
-        i += 1;
-    }
-    Some(n)
+/// A shape of which the number of elements is known, perhaps as a product with names.
+pub trait CountedShape: Shape {
+    /// The number of elements.
+    type Count;
 }
+/// A shape whose arrays can be reshaped to the shape `R`, which has the same number of elements.
+///
+/// It is the bound of a generic function that reshapes:
+/// `where S![B, 6]: ReshapesTo<S![B, 2, 3]>`.
+pub trait ReshapesTo<R>: Shape {}
+impl<S: CountedShape, R: CountedShape> ReshapesTo<R> for S where S::Count: SameElements<S, R, R::Count> {}
+macro_rules! nested_sizes {
+    () => { () };
+    ($d:ident $($more:ident)*) => { (<$d as DimType>::Size, nested_sizes!($($more)*)) };
+}
+macro_rules! counted { ($($($d:ident)*;)*) => { $(
+    #[diagnostic::do_not_recommend]
+    impl<$($d: DimType),*> CountedShape for ($($d,)*)
+    where
+        nested_sizes!($($d)*): CountSizes,
+    {
+        type Count = CountOf<nested_sizes!($($d)*)>;
+    }
+)* } }
+counted! { ; A; A B; A B C; A B C E; A B C E F; A B C E F G; A B C E F G H; A B C E F G H I; }
 
 /// A dim that splits into a major factor `A`, which keeps the sharding, and a minor factor `B`.
 #[diagnostic::on_unimplemented(
@@ -128,7 +141,7 @@ pub trait Factored<A, B>: DimType {
 }
 impl<Z: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for TDim<Z, S>
 where
-    Z: super::slice::ProductIs<A, B>,
+    Z: ProductIs<A, B>,
 {
     type Major = TDim<A, S>;
     type Minor = TDim<B, Unsharded>;

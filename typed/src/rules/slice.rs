@@ -1,93 +1,9 @@
 //! Rules of concatenating, splitting, slicing, padding and merging dims.
-//!
-//! Sums and products of sizes are computed by `typenum`. Sizes that are known only at run time need
-//! the checked conversion `Typed::then`.
 
 use super::reshape_dims::UnshardedDim;
 use crate::axis::{MeshAxis, Shard};
 use crate::shape::{DimAccess, DimType, Shape, Stretch, TDim};
-use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver, TypenumOf};
-use core::ops::{Add, Mul, Sub};
-use typenum::{Diff, Prod, Sum, Unsigned};
-
-/// A size to which `B` can be added.
-#[diagnostic::on_unimplemented(
-    message = "the sum of the sizes `{Self}` and `{B}` is not known when compiling",
-    label = "expected two numbers",
-    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
-)]
-pub trait AddSize<B>: Size {
-    /// The sum.
-    type Out: Size;
-}
-#[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> AddSize<B> for A
-where
-    TypenumOf<A>: Add<TypenumOf<B>>,
-    Sum<TypenumOf<A>, TypenumOf<B>>: IntoSize,
-{
-    type Out = <Sum<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
-}
-/// A size from which `B`, which is not larger, can be subtracted.
-#[diagnostic::on_unimplemented(
-    message = "a slice from `{B}` to `{Self}` is not known to have a size",
-    label = "expected two numbers, the lesser one first"
-)]
-pub trait SubSize<B>: Size {
-    /// The difference.
-    type Out: Size;
-}
-#[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> SubSize<B> for A
-where
-    TypenumOf<A>: Sub<TypenumOf<B>>,
-    Diff<TypenumOf<A>, TypenumOf<B>>: IntoSize,
-{
-    type Out = <Diff<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
-}
-/// A size that is at most `Z`.
-#[diagnostic::on_unimplemented(
-    message = "a slice up to `{Self}` reaches beyond a dim of size `{Z}`",
-    label = "the end of a slice is at most the dim's size"
-)]
-pub trait SizeAtMost<Z> {}
-#[diagnostic::do_not_recommend]
-impl<A: IntoTypenum, Z: IntoTypenum> SizeAtMost<Z> for A
-where
-    TypenumOf<Z>: Sub<TypenumOf<A>>,
-    Diff<TypenumOf<Z>, TypenumOf<A>>: Unsigned,
-{
-}
-/// A size that is the product of `A` and `B`.
-#[diagnostic::on_unimplemented(
-    message = "a dim of size `{Self}` is not `{A}` times `{B}`",
-    label = "the two factors multiply to the dim's size",
-    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
-)]
-pub trait ProductIs<A, B>: Size {}
-#[diagnostic::do_not_recommend]
-impl<Z: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for Z where
-    TypenumOf<A>: Mul<TypenumOf<B>, Output = TypenumOf<Z>>
-{
-}
-/// A size that can be multiplied by `B`.
-#[diagnostic::on_unimplemented(
-    message = "the product of the sizes `{Self}` and `{B}` is not known when compiling",
-    label = "expected two numbers",
-    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
-)]
-pub trait MulSize<B>: Size {
-    /// The product.
-    type Out: Size;
-}
-#[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> MulSize<B> for A
-where
-    TypenumOf<A>: Mul<TypenumOf<B>>,
-    Prod<TypenumOf<A>, TypenumOf<B>>: IntoSize,
-{
-    type Out = <Prod<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
-}
+use crate::size::{AddSize, DivideUp, MulSize, Size, SizeAtMost, SizesAddTo, SplitsOver, SubSize};
 
 /// A pair of dims that can be concatenated.
 ///
@@ -112,7 +28,8 @@ where
 /// second dim may be unsharded.
 #[diagnostic::on_unimplemented(
     message = "dims `{Self}` and `{D2}` cannot be merged into one",
-    label = "where the second one is sharded, the first one is too, over other axes; over three axes in all"
+    label = "where the second one is sharded, the first one is too, over other axes; over three axes in all",
+    note = "a generic function has a bound on the sizes: `A: MulSize<B, Out = C>, B: Size, C: Size`"
 )]
 pub trait MergeDim<D2>: DimType {
     /// The dim of the result.
@@ -144,48 +61,62 @@ pub trait CutDim<A, B>: DimType {
     /// The second piece.
     type Second: DimType;
 }
-impl<Z: Size, S: Shard, A: SplitsOver<S> + AddSize<B, Out: PiecesOf<Z>>, B: SplitsOver<S>> CutDim<A, B>
-    for TDim<Z, S>
+impl<Z: Size, S: Shard, A: SplitsOver<S>, B: SplitsOver<S>> CutDim<A, B> for TDim<Z, S>
+where
+    (A, B): SizesAddTo<Z>,
 {
     type First = TDim<A, S>;
     type Second = TDim<B, S>;
 }
-/// The size of all pieces together, which is the size `Z` of the dim that is split.
-#[diagnostic::on_unimplemented(
-    message = "split: the sizes of the pieces add up to `{Self}`, but the dim has size `{Z}`",
-    label = "`{Self}` is not `{Z}`",
-    note = "name the sizes of both pieces: `x.split::<N![2], N![6], _>(D0)` for a dim of 8"
-)]
-pub trait PiecesOf<Z> {}
-impl<Z> PiecesOf<Z> for Z {}
-/// An unsharded dim that can be sliced from `A` to `B`.
+/// A dim that can be sliced from `A` to `B`. It keeps its sharding, which divides the new size.
 #[diagnostic::on_unimplemented(
     message = "dim `{Self}` cannot be sliced from `{A}` to `{B}` in types",
-    label = "slices are of unsharded dims whose size is a number: `reshard` first",
+    label = "slices are of dims whose size is a number",
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
-pub trait SliceDim<A, B>: UnshardedDim {
+pub trait SliceDim<A, B>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, A, B: SubSize<A> + SizeAtMost<Z>> SliceDim<A, B> for TDim<Z> {
-    type Out = TDim<B::Out>;
+impl<Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>> SliceDim<A, B> for TDim<Z, S>
+where
+    B::Out: SplitsOver<S>,
+{
+    type Out = TDim<B::Out, S>;
 }
-/// An unsharded dim that can be padded by `A` elements before and `B` elements after.
+/// A dim of which every `K`-th element from `A` to `B` can be taken. It keeps its sharding, which
+/// divides the new size.
+#[diagnostic::on_unimplemented(
+    message = "dim `{Self}` cannot be sliced from `{A}` to `{B}` in steps of `{K}` in types",
+    label = "slices are of dims whose size is a number, and steps are numbers from 1 to 16",
+    note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
+)]
+pub trait StridedDim<A, B, K>: DimType {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>, K: Size> StridedDim<A, B, K> for TDim<Z, S>
+where
+    B::Out: DivideUp<K, Out: SplitsOver<S>>,
+{
+    type Out = TDim<<B::Out as DivideUp<K>>::Out, S>;
+}
+/// A dim that can be padded by `A` elements before and `B` elements after. It keeps its sharding,
+/// which divides the new size.
 #[diagnostic::on_unimplemented(
     message = "pad: dim `{Self}` cannot be padded by `{A}` and `{B}` in types",
-    label = "padded dims are unsharded, and their sizes numbers: `reshard` first",
+    label = "padded dims have a size that is a number",
     note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
 )]
-pub trait PadDim<A, B>: UnshardedDim {
+pub trait PadDim<A, B>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: AddSize<A>, A, B> PadDim<A, B> for TDim<Z>
+impl<Z: AddSize<A>, S: Shard, A, B> PadDim<A, B> for TDim<Z, S>
 where
-    Z::Out: AddSize<B>,
+    Z::Out: AddSize<B, Out: SplitsOver<S>>,
 {
-    type Out = TDim<<Z::Out as AddSize<B>>::Out>;
+    type Out = TDim<<Z::Out as AddSize<B>>::Out, S>;
 }
 /// An unsharded dim that can be repeated `K` times.
 #[diagnostic::on_unimplemented(

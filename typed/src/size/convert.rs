@@ -4,8 +4,8 @@
 //! readably, and dividing one takes a number of steps proportional to its decimal digits.
 //! [`IntoSize`] converts `typenum` integers to these types, and [`IntoTypenum`] converts them back.
 
-use super::{K, M, NamedSize, Num, Prime, R, Size};
-use crate::size::MultiplyPrime;
+use super::digits::{DigitList, NoDigits, SizeOfDigits};
+use super::{G, K, M, NamedSize, Num, Size, WholeNumber};
 use core::ops::{Add, Mul};
 use typenum::consts::U1000;
 use typenum::{B0, B1, Prod, Sum, UInt, UTerm};
@@ -15,20 +15,29 @@ pub trait IntoSize {
     /// The size: `<U4096 as IntoSize>::Size` is `N![4096]`.
     type Size: Size;
 }
+/// The decimal digits of a `typenum` integer.
+pub trait BinaryDigits {
+    /// The digits.
+    type Digits: DigitList;
+}
+impl BinaryDigits for UTerm {
+    type Digits = NoDigits;
+}
+impl<U: BinaryDigits> BinaryDigits for UInt<U, B0> {
+    type Digits = <U::Digits as DigitList>::Times2Carry0;
+}
+impl<U: BinaryDigits> BinaryDigits for UInt<U, B1> {
+    type Digits = <U::Digits as DigitList>::Times2Carry1;
+}
 impl IntoSize for UTerm {
     type Size = Num<0>;
 }
-impl<U: IntoSize> IntoSize for UInt<U, B0>
+impl<U, B> IntoSize for UInt<U, B>
 where
-    U::Size: MultiplyPrime<Prime<2>, R<0>>,
+    UInt<U, B>: BinaryDigits,
+    SizeOfDigits<<UInt<U, B> as BinaryDigits>::Digits>: WholeNumber,
 {
-    type Size = <U::Size as MultiplyPrime<Prime<2>, R<0>>>::Product;
-}
-impl<U: IntoSize> IntoSize for UInt<U, B1>
-where
-    U::Size: MultiplyPrime<Prime<2>, R<1>>,
-{
-    type Size = <U::Size as MultiplyPrime<Prime<2>, R<1>>>::Product;
+    type Size = SizeOfDigits<<UInt<U, B> as BinaryDigits>::Digits>;
 }
 
 /// A size with a known value, as a `typenum` integer.
@@ -68,6 +77,16 @@ where
     Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>: typenum::Unsigned,
 {
     type Typenum = Sum<Prod<TypenumOf<K<A, B>>, U1000>, TypenumOf<Num<C>>>;
+}
+
+impl<const A: u16, const B: u16, const C: u16, const E: u16> IntoTypenum for G<A, B, C, E>
+where
+    M<A, B, C>: IntoTypenum<Typenum: Mul<U1000>>,
+    Num<E>: IntoTypenum,
+    Prod<TypenumOf<M<A, B, C>>, U1000>: Add<TypenumOf<Num<E>>>,
+    Sum<Prod<TypenumOf<M<A, B, C>>, U1000>, TypenumOf<Num<E>>>: typenum::Unsigned,
+{
+    type Typenum = Sum<Prod<TypenumOf<M<A, B, C>>, U1000>, TypenumOf<Num<E>>>;
 }
 
 /// The `typenum` integer of a named size.

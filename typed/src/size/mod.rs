@@ -7,13 +7,19 @@
 //! integers of any size, and arithmetic on sizes will be rustc's. Programs that use the macros and
 //! the bounds compile as before; the names `K` and `M`, and the digits of `Num`, are not stable.
 
+mod arithmetic;
 mod convert;
-mod decimal;
+mod count;
+mod digits;
 mod split;
 
-pub(crate) use convert::TypenumOf;
+pub use arithmetic::{
+    AddSize, DivideUp, MulImpl, MulSize, PiecesOf, ProductIs, SizeAtMost, SizeProduct, SizeSum, SizesAddTo,
+    SubSize,
+};
 pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
-pub use decimal::{DividePrime, MultiplyPrime, Prime, R};
+pub use count::{CountOf, CountSizes, NamedCount, OpenCount, SameElements};
+pub use digits::{DividePrime, MultiplyPrime, Prime, R, TooLarge};
 pub use split::{
     DivideBy, GatherBy, GatherImpl, GathersOver, MultiplyBy, PrimeFactors, SplitBy, SplitImpl, SplitsOver,
     Tiles, ZeroRemainders,
@@ -30,7 +36,8 @@ use core::marker::PhantomData;
     note = "a size is a number, a name made by `dim!`, `?`, `{{ constant }}`, or a type parameter with the bound `Size`"
 )]
 pub trait Size: 'static {
-    /// The kind of arithmetic on the size: [`Number`], [`Named`] or [`Symbol`].
+    /// The kind of arithmetic on the size: [`Number`], [`Named`], [`Symbol`], [`Composite`] or
+    /// [`Open`].
     type Kind;
     /// The value. `None` if it is known only at run time.
     const VALUE: Option<usize>;
@@ -46,13 +53,24 @@ pub struct Num<const A: u16>;
 pub struct K<const A: u16, const B: u16>;
 /// An integer of three groups of three digits: `M<1, 48, 576>` is 1,048,576.
 pub struct M<const A: u16, const B: u16, const C: u16>;
+/// An integer of four groups of three digits: `G<2, 147, 483, 648>` is 2,147,483,648.
+pub struct G<const A: u16, const B: u16, const C: u16, const E: u16>;
 
 /// The kind of integers.
 pub struct Number;
 /// The kind of named sizes with a known value.
 pub struct Named;
-/// The kind of sizes that are known only at run time.
+/// The kind of named sizes that are known only at run time, and of their shares.
 pub struct Symbol;
+/// The kind of products that contain a [`Symbol`].
+pub struct Composite;
+/// The kind of `?`.
+pub struct Open;
+/// The kind of [`TooLarge`].
+pub struct Impossible;
+
+/// A number: [`Num`], [`K`], [`M`] or [`G`].
+pub trait WholeNumber: Size {}
 
 /// A size that is known at compile time.
 #[diagnostic::on_unimplemented(
@@ -69,6 +87,7 @@ impl KnownKind for Number {}
 impl KnownKind for Named {}
 
 macro_rules! number { ($([$($g:tt)*] $t:ty = $value:expr;)*) => { $(
+    impl<$($g)*> WholeNumber for $t {}
     impl<$($g)*> Size for $t {
         type Kind = Number;
         const VALUE: Option<usize> = Some($value);
@@ -81,6 +100,8 @@ number! {
     [const A: u16] Num<A> = A as usize;
     [const A: u16, const B: u16] K<A, B> = A as usize * 1000 + B as usize;
     [const A: u16, const B: u16, const C: u16] M<A, B, C> = (A as usize * 1000 + B as usize) * 1000 + C as usize;
+    [const A: u16, const B: u16, const C: u16, const E: u16] G<A, B, C, E> =
+        ((A as usize * 1000 + B as usize) * 1000 + C as usize) * 1000 + E as usize;
 }
 
 /// A size that is known only at run time: `?`.
@@ -88,7 +109,7 @@ number! {
 /// It agrees with any size in types; the arrays are compared when an operation runs.
 pub struct Unknown;
 impl Size for Unknown {
-    type Kind = Symbol;
+    type Kind = Open;
     const VALUE: Option<usize> = None;
     const IS_ANY: bool = true;
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,31 +144,36 @@ pub trait NamedSize: Size<Kind = Named> {
 }
 
 /// The digit groups of a computed size (`{ 4096 * 3 }`). [`Trim`] converts them to a size.
-pub struct Limbs<const COUNT: u8, const A: u16, const B: u16, const C: u16>;
+pub struct Limbs<const COUNT: u8, const A: u16, const B: u16, const C: u16, const E: u16>;
 /// Drops leading groups of zeros.
 pub trait Trim {
-    /// The size: [`Num`], [`K`] or [`M`].
+    /// The size: [`Num`], [`K`], [`M`] or [`G`].
     type Out: Size;
 }
-impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<1, A, B, C> {
-    type Out = Num<C>;
+impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<1, A, B, C, E> {
+    type Out = Num<E>;
 }
-impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<2, A, B, C> {
-    type Out = K<B, C>;
+impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<2, A, B, C, E> {
+    type Out = K<C, E>;
 }
-impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<3, A, B, C> {
-    type Out = M<A, B, C>;
+impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<3, A, B, C, E> {
+    type Out = M<B, C, E>;
+}
+impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<4, A, B, C, E> {
+    type Out = G<A, B, C, E>;
 }
 /// Returns the number of groups of three digits of an integer.
 pub const fn limb_count(n: usize) -> u8 {
-    match n {
+    match n as u64 {
         0..1000 => 1,
         1000..1_000_000 => 2,
-        _ => 3,
+        1_000_000..1_000_000_000 => 3,
+        _ => 4,
     }
 }
 /// Returns one group of three digits of an integer; group 0 is the least significant.
 pub const fn limb(n: usize, place: u32) -> u16 {
-    assert!(n < 1_000_000_000, "sizes go up to 999,999,999");
-    (n / 1000usize.pow(place) % 1000) as u16
+    let n = n as u64;
+    assert!(n < 1_000_000_000_000, "sizes go up to 999,999,999,999");
+    (n / 1000u64.pow(place) % 1000) as u16
 }

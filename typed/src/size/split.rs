@@ -1,6 +1,9 @@
 //! Rules that split sizes over mesh axes and gather them again.
 
-use super::{DeviceShare, DividePrime, MultiplyPrime, Named, NamedSize, Number, R, Size, Symbol};
+use super::{
+    Composite, DeviceShare, DividePrime, Impossible, MultiplyPrime, Named, NamedSize, Number, Open, R, Size,
+    Symbol,
+};
 use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
 
 /// A size that splits into equal tiles, one for each device along `A`.
@@ -207,10 +210,13 @@ where
     type Rest = <Number as SplitImpl<S::Number, A>>::Rest;
 }
 // run-time sizes: checked when the program is traced
-impl<S: Size, A: MeshAxis> SplitImpl<S, A> for Symbol {
-    type Tile = DeviceShare<S, A>;
-    type Rest = ();
-}
+macro_rules! symbols { ($($kind:ty)*) => { $(
+    impl<S: Size, A: MeshAxis> SplitImpl<S, A> for $kind {
+        type Tile = DeviceShare<S, A>;
+        type Rest = ();
+    }
+)* } }
+symbols!(Symbol Composite Open Impossible);
 impl<S: Size, A: MeshAxis> GatherImpl<DeviceShare<S, A>, A> for Symbol {
     type Full = S;
 }

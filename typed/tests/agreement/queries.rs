@@ -11,11 +11,16 @@ use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use atmesh_typed::rules::broadcast::{ZipOf, ZipRhs};
 use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
+use atmesh_typed::rules::join::{ConcatSets, ConcatShapes, SplitShapes};
 use atmesh_typed::rules::reduce::ReduceDims;
-use atmesh_typed::rules::reshape_dims::{Factored, Permute, UnitDim, UnshardedDim};
+use atmesh_typed::rules::reshape_dims::{
+    Factored, Permute, ReshapesTo, UnitDim, UnshardedDim, UnshardedShape,
+};
 use atmesh_typed::rules::reshard::{ProductSets, ReshardTo, Spec};
 use atmesh_typed::rules::select::SelectRhs;
-use atmesh_typed::rules::slice::{CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, TileDim};
+use atmesh_typed::rules::slice::{
+    CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, StridedDim, TileDim,
+};
 use atmesh_typed::rules::take::{
     AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, Matrices, TakeOf, TakeRhs, UpdateOf,
 };
@@ -78,6 +83,11 @@ rules! {
         where [Nth<S, I>: CutDim<A, B>, Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>: Shape];
     [S: DimAccess<I>, V: Sets, I, A, B] Sliced<S, V, I, A, B>: Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>, V,
         where [Nth<S, I>: SliceDim<A, B>, Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>: Shape];
+    [S: DimAccess<I>, V: Sets, I, A, B, K] Strided<S, V, I, A, B, K>: Put<S, I, <Nth<S, I> as StridedDim<A, B, K>>::Out>, V,
+        where [Nth<S, I>: StridedDim<A, B, K>, Put<S, I, <Nth<S, I> as StridedDim<A, B, K>>::Out>: Shape];
+    [S: ConcatShapes<I>, V: ConcatSets, I] ConcatAll<S, V, I>: S::Out, V::Out;
+    [S, V: Sets, I, P: SplitShapes<I, S>] CutAll<S, V, I, P>: <P::Out as FirstShape>::Shape, V, where [P::Out: FirstShape];
+    [S: UnshardedShape + ReshapesTo<R>, V: Sets, R: UnshardedShape] Reshaped<S, V, R>: R, V;
     [S: DimAccess<I>, V: Sets, I, A, B] Factor<S, V, I, A, B>: <Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor> as Insert<I, <Nth<S, I> as Factored<A, B>>::Major>>::Out, V,
         where [Nth<S, I>: Factored<A, B>, Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor>: Insert<I, <Nth<S, I> as Factored<A, B>>::Major>];
     [S: DimAccess<I> + DimAccess<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as DimAccess<J>>::Removed, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
@@ -105,6 +115,14 @@ rules! {
     [S: Shape, V: ScalarSets] Number<S, V>: S, V;
     [A: MeshAxis + AddAxis<<<A as MeshAxis>::Mesh as MeshType>::Empty>] Index<A>: (), A::Out;
 }
+/// The first one of the shapes of the pieces of a split.
+pub trait FirstShape {
+    type Shape: Shape;
+}
+macro_rules! first { ($($($s:ident)+;)*) => { $(
+    impl<A: Shape, $($s),+> FirstShape for (A, $($s),+) { type Shape = A; }
+)* } }
+first! { B; B C; B C D; B C D E; B C D E F; B C D E F G; B C D E F G H; }
 /// The rule of `select`: the condition and both values broadcast.
 pub struct Select<C, CV, A, AV, B, BV>(PhantomData<(C, CV, A, AV, B, BV)>);
 impl<C, CV, A: SelectRhs<C>, AV: JoinRhs<CV>, B: SelectRhs<A::Out>, BV: JoinRhs<AV::Out>> Rule
