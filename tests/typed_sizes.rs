@@ -152,3 +152,50 @@ fn blocks_compare_sizes_too() {
     let any = |n: usize| -> T![f32; ?@X] { Array::ones([n]).put(&pod, p!["X"]).typed().unwrap() };
     fails(&added(any(8), any(2)), &["add", "has size 4", "size 1", "both are `?/X`"]);
 }
+
+/// Returns `x.sum(D0)`, whatever the number of rows is.
+fn center<B: Size, D: Size>(x: &T![f32; B, D], m: &T![f32; D]) -> T![f32; D] {
+    let m = m.broadcast_like(x);
+    (x - &m).sum(D0) + m.sum(D0)
+}
+fn mse<B: Size>(pred: &T![f32; B], y: &T![f32; B]) -> T![f32;] {
+    (pred - y).square().mean(..)
+}
+
+#[test]
+fn generic_functions_agree_for_named_and_for_known_sizes() {
+    let m = rows::<T![f32; 2]>(&[2]) * 3.0;
+    let known = center(&rows::<T![f32; 4, 2]>(&[4, 2]), &m);
+    let named = center(&rows::<T![f32; Batch, 2]>(&[4, 2]), &m);
+    assert_eq!((known.to_vec().unwrap(), named.to_vec().unwrap()), (vec![4.0; 2], vec![4.0; 2]));
+    let (four, one) = four_and_one();
+    fails(&mse(&four, &one), &["sub", "has size 4", "size 1", "both are `Batch`"]);
+    assert_eq!(mse(&one, &one).item().unwrap(), 0.0);
+}
+
+#[test]
+fn arrays_are_broadcast_like_others() {
+    let pod = Pod::mesh().unwrap();
+    let on = |shape: &[usize], spec| {
+        Array::arange(0..shape.iter().product::<usize>() as i32).reshape(shape).astype(F32).put(&pod, spec)
+    };
+    let x: T![f32; Batch@X, 3, 8@Y] = on(&[4, 3, 8], p!["X", _, "Y"]).typed().unwrap();
+    let check = |y: T![f32; Batch@X, 3, 8@Y], of: &Array| {
+        assert_eq!(type_of(&y), "float32[4@X,3,8@Y]");
+        assert_eq!(y.to_vec().unwrap(), of.broadcast_to([4, 3, 8]).to_vec::<f32>().unwrap());
+    };
+    let whole = on(&[3, 8], p![]);
+    check(whole.typed::<T![f32; 3, 8]>().unwrap().broadcast_like(&x), &whole);
+    let alike = on(&[4, 1, 8], p!["X", _, "Y"]);
+    check(alike.typed::<T![f32; Batch@X, ~, 8@Y]>().unwrap().broadcast_like(&x), &alike);
+    let nowhere = Array::arange(0..8).astype(F32);
+    check(nowhere.typed::<T![f32; 8]>().unwrap().broadcast_like(&x), &nowhere);
+    check(x.broadcast_like(&x), x.as_untyped());
+    let another: T![f32; Batch@X, ~, 8@Y] = on(&[2, 1, 8], p!["X", _, "Y"]).typed().unwrap();
+    fails(&another.broadcast_like(&x), &["broadcast_like", "has size 2", "size 4", "both are `Batch`"]);
+    let y: T![f32; Batch@X, 3] =
+        Pod.shard_map((&x, on(&[3], p![]).typed::<T![f32; 3]>().unwrap()), P![X, _], |(x, row)| {
+            row.broadcast_like(&x.sum(D2).psum(Y))
+        });
+    assert_eq!(type_of(&y), "float32[4@X,3]");
+}

@@ -5,7 +5,7 @@ use super::rules::slice::{PadDim, StackRhs, TileDim};
 use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::{KnownSize, Num, Size};
+use super::size::{KnownSize, Num, Size, value_of};
 use super::{Float, Number, NumberOf, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::stack;
 use crate::core::types::Element;
@@ -109,7 +109,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         V: CompleteSets,
     {
         let _ = along;
-        let (top, places) = self.array.top_k(K::VALUE.unwrap_or(0), I::NUMBER as i32);
+        let (top, places) = self.array.top_k(const { value_of::<K>() }, I::NUMBER as i32);
         (Typed::from_rule_result(top), Typed::from_rule_result(places))
     }
     /// Shifts the elements cyclically by `by` positions along a dim.
@@ -168,7 +168,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = at;
         let mut widths = vec![(0, 0, 0); S::DIMS.len()];
-        widths[I::NUMBER] = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64, 0);
+        widths[I::NUMBER] = const { (value_of::<A>() as i64, value_of::<B>() as i64, 0) };
         Typed::from_rule_result(self.array.pad(value.number(), widths))
     }
     /// Repeats the array `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
@@ -194,7 +194,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = along;
         let mut reps = vec![1; S::DIMS.len()];
-        reps[I::NUMBER] = K::VALUE.unwrap_or(1);
+        reps[I::NUMBER] = const { value_of::<K>() };
         Typed::from_rule_result(self.array.tile(reps))
     }
     /// Stacks this and another array of the same shape and sharding along a new dim of size 2.

@@ -3,6 +3,7 @@
 use super::Typed;
 use super::axis::MeshType;
 use super::convert;
+use super::equal_sizes::any_open;
 use super::mesh::MeshOf;
 use super::sets::Sets;
 use super::shape::{Formed, KnownShape, OnMesh, Shape};
@@ -35,7 +36,8 @@ impl<S, V, P: Place<S, V>> Place<S, V> for &P {
 }
 /// Returns the sizes of a shape, which the bound [`KnownShape`] guarantees to be known.
 pub(super) fn sizes<S: Shape>() -> Vec<usize> {
-    S::DIMS.iter().map(|d| d.size.unwrap_or(0)).collect()
+    const { assert!(!any_open(S::DIMS), "a size is known only at run time") };
+    S::DIMS.iter().filter_map(|d| d.size).collect()
 }
 
 /// Creation. `place` is a typed mesh, whose axes shard the dims.

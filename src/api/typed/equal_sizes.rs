@@ -41,6 +41,13 @@ pub(super) fn right<L: Shape, R: RightOperand>(op: &'static str, a: &Array, b: &
     let Term::Array(b) = b else { return Ok(()) };
     compare(CallSite::here(op), &[(L::DIMS, a), (R::DIMS, b)], from_last((0, L::DIMS), (1, R::DIMS)))
 }
+/// Compares the dims of an array and of the array like which it is broadcast.
+pub(super) fn like<L: Shape, R: Shape>(call: CallSite<'_>, a: &Array, b: &Array) -> Result<(), Array> {
+    if const { !(any_open(L::DIMS) && any_open(R::DIMS)) } {
+        return Ok(());
+    }
+    compare(call, &[(L::DIMS, a), (R::DIMS, b)], from_last((0, L::DIMS), (1, R::DIMS)))
+}
 /// Pairs the dims of two operands from the last one backwards.
 fn from_last(
     (j, a): (usize, &'static [DimInfo]),

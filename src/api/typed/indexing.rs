@@ -7,7 +7,7 @@ use super::rules::take::{
 };
 use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Push, Shape, TDim};
-use super::size::KnownSize;
+use super::size::{KnownSize, value_of};
 use super::{Integer, JoinsElem, RightOperand, Typed, TypedArray, equal_sizes};
 use crate::api::array::{Array, DimIndex, IndexUpdate};
 use crate::core::types::Element;
@@ -210,7 +210,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: Push<TDim<K>>,
         V: CompleteSets,
     {
-        Typed::from_rule_result(self.array.one_hot(K::VALUE.unwrap_or(0)))
+        Typed::from_rule_result(self.array.one_hot(const { value_of::<K>() }))
     }
     /// Computes [`Typed::one_hot`] with the result sharded as `out` says, without moving data.
     ///
@@ -234,7 +234,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         P: Spec<<S as Push<TDim<K>>>::Out> + DimsSpec,
     {
         let _ = out;
-        Typed::from_rule_result(self.array.one_hot_to(K::VALUE.unwrap_or(0), spec::<P::Out, V>()))
+        Typed::from_rule_result(self.array.one_hot_to(const { value_of::<K>() }, spec::<P::Out, V>()))
     }
     /// Sets the elements above the `k`-th diagonal of the last two dims to zero.
     ///

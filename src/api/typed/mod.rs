@@ -84,6 +84,7 @@
 #![allow(clippy::type_complexity)]
 
 mod along_axis;
+mod broadcast;
 mod convert;
 mod creation;
 mod device;
@@ -141,7 +142,9 @@ pub mod prelude {
     pub use super::rules::reduce::keep;
     pub use super::rules::reshape_dims::ReshapesTo;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
-    pub use super::size::{AddSize, GathersOver, MulSize, ProductIs, Size, SplitsOver, SubSize, Tiles};
+    pub use super::size::{
+        AddSize, GathersOver, KnownSize, MulSize, ProductIs, Size, SplitsOver, SubSize, Tiles,
+    };
     // makes `T![bf16; ..]` resolve
     pub use super::region::ManualAxis;
     pub use super::{

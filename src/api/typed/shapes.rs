@@ -1,6 +1,6 @@
 //! Resharding, and operations that reorder, split, slice and join dims.
 
-use super::rules::reshape_dims::{BroadcastOf, Permute, UnitDim};
+use super::rules::reshape_dims::{Permute, UnitDim};
 use super::rules::reshard::ReshardTo;
 use super::rules::slice::{CutDim, EqualExceptDim, JoinDim};
 use super::sets::{AddOf, AddRhs, Sets};
@@ -83,19 +83,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = at;
         Typed::from_rule_result(self.array.squeeze(I::NUMBER))
-    }
-    /// Broadcasts to a shape with more leading dims, and with any size for each dim `~`.
-    ///
-    /// For example: `x.broadcast_to::<S![4, 8]>()`.
-    #[track_caller]
-    pub fn broadcast_to<R: BroadcastOf<S>>(&self) -> Typed<T, R, V> {
-        let shape = self.array.shape().map(|s| s.to_vec()).unwrap_or_default();
-        let lead = R::DIMS.len() - shape.len();
-        let size = |(d, info): (usize, &super::shape::DimInfo)| {
-            info.size.or_else(|| d.checked_sub(lead).and_then(|d| shape.get(d).copied())).unwrap_or(1)
-        };
-        let to: Vec<usize> = R::DIMS.iter().enumerate().map(size).collect();
-        Typed::from_rule_result(self.array.broadcast_to(to))
     }
     /// Concatenates two arrays along a dim. Their other dims and their sharding are equal.
     ///

@@ -1,8 +1,10 @@
 //! Rules of transposing, squeezing, broadcasting and reshaping.
 
+use super::broadcast::ZipRhs;
+use super::slice::SameType;
 use crate::axis::{Shard, Unsharded};
 use crate::shape::{DimAccess, DimNumber, DimType, OtherDim, Shape, Stretch, TDim};
-use crate::size::{CountOf, CountSizes, Num, ProductIs, SameElements, Size, SplitsOver};
+use crate::size::{CountOf, CountSizes, KnownSize, Num, ProductIs, SameElements, Size, SplitsOver};
 
 /// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
 #[diagnostic::on_unimplemented(
@@ -46,6 +48,17 @@ pub trait UnitDim: DimType {}
 impl UnitDim for Stretch {}
 impl<S: Shard> UnitDim for TDim<Num<1>, S> {}
 
+/// A size to which a dim can be broadcast without an operand that has it.
+#[diagnostic::on_unimplemented(
+    message = "broadcast_to: the size `{Self}` is known only at run time, so an array must give it",
+    label = "how large is `{Self}`?",
+    note = "take the shape from an array `x` that has it: `.broadcast_like(&x)`",
+    note = "elementwise operations repeat `~` and leading dims by themselves",
+    note = "where every size is known when compiling, the bound is `{Self}: KnownSize`"
+)]
+pub trait StatedSize: Size {}
+#[diagnostic::do_not_recommend]
+impl<S: KnownSize> StatedSize for S {}
 /// A shape to which arrays of shape `S` can be broadcast.
 #[diagnostic::on_unimplemented(
     message = "broadcast_to: an array of shape `{S}` cannot be broadcast to `{Self}`",
@@ -59,8 +72,17 @@ pub trait BroadcastOf<S>: Shape {}
 )]
 pub trait BroadcastDim<A>: DimType {}
 impl<Z: Size, S: Shard> BroadcastDim<TDim<Z, S>> for TDim<Z, S> {}
-impl<Z: Size> BroadcastDim<Stretch> for TDim<Z> {}
+impl<Z: StatedSize> BroadcastDim<Stretch> for TDim<Z> {}
 impl BroadcastDim<Stretch> for Stretch {}
+/// The shape of an array like which an array of shape `S` can be broadcast and sharded.
+#[diagnostic::on_unimplemented(
+    message = "broadcast_like: an array of shape `{S}` cannot be broadcast to the shape `{Self}`",
+    label = "its dims are the last dims of that shape, or `~`, and sharded alike or unsharded",
+    note = "insert a dim that is repeated: `.expand_dims(D1)`; `reshard` a dim that is sharded otherwise: `.reshard(P![..])`"
+)]
+pub trait BroadcastLike<S>: Shape {}
+#[diagnostic::do_not_recommend]
+impl<S, R: ZipRhs<S, Out: SameType<R>> + Shape> BroadcastLike<S> for R {}
 /// An unsharded dim.
 #[diagnostic::on_unimplemented(
     message = "dim `{Self}` is sharded, and must be unsharded here",
@@ -88,7 +110,8 @@ macro_rules! broadcast {
         impl<$($a: UnshardedDim),*> UnshardedShape for ($($a,)*) {}
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
-        impl<$p0: UnshardedDim, $($p: UnshardedDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
+        impl<$p0: UnshardedDim<Size: StatedSize>, $($p: UnshardedDim<Size: StatedSize>,)* $($a: DimType, $b: BroadcastDim<$a>),*>
+            BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
         broadcast!([$($p)*] [$($a $b)*]);
     };
 }

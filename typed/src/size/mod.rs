@@ -81,6 +81,13 @@ pub trait WholeNumber: Size {}
 pub trait KnownSize: Size {}
 #[diagnostic::do_not_recommend]
 impl<S: Size> KnownSize for S where S::Kind: KnownKind {}
+/// Returns the value of a size, in constants only: a size without a value does not compile.
+pub const fn value_of<S: Size>() -> usize {
+    match S::VALUE {
+        Some(n) => n,
+        None => panic!("this size is known only at run time"),
+    }
+}
 /// A kind whose sizes are known at compile time: [`Number`] or [`Named`].
 pub trait KnownKind {}
 impl KnownKind for Number {}
