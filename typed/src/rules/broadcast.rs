@@ -102,6 +102,6 @@ zip!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
 /// A shape whose arrays can be combined elementwise with arrays of this shape and of rank 0,
 /// whatever the rank and the sharding: the bound of functions generic over shapes.
 ///
-/// An array of rank 0 is the left operand: `rate * &x`, not `x * &rate`.
+/// An array of rank 0 is the left operand, `rate * &x`, or a number, `x * rate.as_number()`.
 pub trait ElementwiseShape: ZipRhs<Self, Out = Self> + ZipRhs<(), Out = Self> + Shape + Sized {}
 impl<S: Shape + ZipRhs<S, Out = S> + ZipRhs<(), Out = S>> ElementwiseShape for S {}
