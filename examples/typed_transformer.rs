@@ -31,12 +31,14 @@ pub struct Params {
     pub bias: T![f32; Embed],
     pub logits: T![f32; Embed, Vocab@Model],
 }
+/// The activations that dropout keeps.
+pub type Kept = T![bool; Batch@Data, Seq, Embed];
 /// Tokens, the tokens that follow them, and the activations that dropout keeps.
 #[derive(Clone, Tree)]
 pub struct Examples {
     pub tokens: T![i32; Batch@Data, Seq],
     pub next: T![i32; Batch@Data, Seq],
-    pub keep: T![bool; Batch@Data, Seq, Embed],
+    pub keep: Kept,
 }
 
 // ANCHOR: model
@@ -68,7 +70,7 @@ fn feed_forward(x: &Hiddens<bf16>, p: &Params) -> Hiddens<bf16> {
 }
 
 /// Sets elements to zero where `keep` is false, and scales the others.
-fn dropout<T: Float>(x: Hiddens<T>, keep: &T![bool; Batch@Data, Seq, Embed]) -> Hiddens<T> {
+fn dropout<T: Float>(x: Hiddens<T>, keep: &Kept) -> Hiddens<T> {
     keep.select(x / 0.9, 0.0)
 }
 
