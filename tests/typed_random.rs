@@ -282,7 +282,7 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             let (b, c): (Vec<Dim>, Vec<Dim>) = (pick(rng), pick(rng));
             let query = format!("Select<{s}, (), {}, (), {}, ()>", shape_text(&b), shape_text(&c));
             let condition = array_of(mesh, Bool, &a);
-            (query, condition.select(&array(mesh, &b), &array(mesh, &c)))
+            (query, condition.select(array(mesh, &b), array(mesh, &c)))
         }
         12 => {
             let keep = rng.next(2) == 0;
