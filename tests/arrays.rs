@@ -343,6 +343,12 @@ fn creation_where_it_is_to_be_placed() -> Result<()> {
             Array::linspace(0.0, 1.0, 4, true),
         ),
         ("full_like", Box::new(|x, _| x.full_like(7)), "int32[4@X]", Array::full(I32.array_type([4]), 7)),
+        (
+            "full_like an array's element",
+            Box::new(|x, _| x.full_like(Array::from(7))),
+            "int32[4@X]",
+            Array::full(I32.array_type([4]), 7),
+        ),
         ("zeros_like", Box::new(|_, m| m.zeros_like()), "int32[4@X,4]", Array::zeros(I32.array_type([4, 4]))),
         ("ones_like", Box::new(|_, m| m.ones_like()), "int32[4@X,4]", Array::ones(I32.array_type([4, 4]))),
         (

@@ -289,7 +289,14 @@ impl Array {
                     let new = apply1(prims::full(asked, l.value), &[], call);
                     if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, PcastTo::Varying, call) }
                 }
-                Ok(ArrayOrLiteral::Array(x)) => x.broadcast_like(&ty.shape, None, call),
+                Ok(ArrayOrLiteral::Array(x)) => {
+                    let like = asked.mesh.clone().map(|mesh| (mesh, asked.spec));
+                    let new =
+                        x.broadcast_like(&ty.shape, like.filter(|l| !l.1.is_replicated()).as_ref(), call);
+                    let own = new.type_ref().map_or_else(|_| Axes::none(), |ty| ty.varying.clone());
+                    let missing: Axes = ty.varying.iter().filter(|a| !own.contains(*a)).collect();
+                    if missing.is_empty() { new } else { new.cast_at(&missing, PcastTo::Varying, call) }
+                }
                 Err(fault) => self.reject(fault, call),
             },
         }
