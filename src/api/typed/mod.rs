@@ -85,13 +85,19 @@
 
 mod along_axis;
 mod broadcast;
+mod comparison;
 mod convert;
 mod creation;
 mod device;
 mod elementwise;
 mod equal_sizes;
+mod fourier;
 mod habits;
+mod halo;
 mod indexing;
+mod inspect;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod manual;
 mod mesh;
 mod numbers;
@@ -101,19 +107,26 @@ mod operators;
 mod pieces;
 mod products;
 mod random;
+mod rearrange;
 mod reductions;
 mod reshaped;
 mod shapes;
+mod statistics;
 mod tree;
+mod vectors;
+mod windows;
 
 pub use atmesh_typed::{
     N, P, S, axis, dim, manual as blocks, mesh, region, rules, sets, shape, size, typenum,
 };
+pub use comparison::SameWidth;
 pub use convert::SameElem;
 pub use creation::Place;
 pub use device::{DeviceOf, ThisDevice};
 pub use elementwise::Condition;
+pub use fourier::{ComplexElement, ComplexPart, Parts, Transformed};
 pub use half::{bf16, f16};
+pub use halo::{BlockShape, HaloEdge, HaloShape};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
 pub use manual::{Manual, ShardMapArguments, ShardMapBody, ShardMapIn, ShardMapOut};
 pub use mesh::{MeshOf, TypedMesh};
@@ -128,6 +141,7 @@ pub use random::{BlockKey, KeyFold, SampleKey, Unsigned};
 pub use reshaped::{MergeDims, NextDim, SplitDim};
 pub use shapes::{DimAt, ReplaceDim, SplitResult};
 pub use tree::{ScanResult, VmapResult, scan, vmap};
+pub use windows::ConvResult;
 
 use crate::api::array::Array;
 use crate::core::types::Element;
@@ -141,6 +155,7 @@ pub mod prelude {
     pub use super::rules::broadcast::ElementwiseShape;
     pub use super::rules::reduce::keep;
     pub use super::rules::reshape_dims::ReshapesTo;
+    pub use super::rules::windows::Strides;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{
         AddSize, GathersOver, KnownSize, MulSize, ProductIs, Size, SplitsOver, SubSize, Tiles,

@@ -11,4 +11,8 @@ operations! {
     nanmax nanmin nanmean nanvar nanstd var_ddof std_ddof
     sort argsort cumsum cumprod cummax cummin cumlogsumexp cumsum_reverse cumprod_reverse cummax_reverse
     cummin_reverse cumlogsumexp_reverse median quantile
+    percentile cov corrcoef cholesky cholesky_upper inv expm det eigvalsh pinv matrix_rank
+    real imag angle conj fft ifft fftn ifftn fftshift ifftshift
+    window_sum window_sum_with window_prod window_prod_with window_max window_max_with window_min window_min_with
+    window_and window_and_with window_or window_or_with max_pool max_pool_with avg_pool avg_pool_with
 }

@@ -7,7 +7,7 @@ use super::{Bits, Float, Summed, Typed, op};
 use crate::api::array::Dims;
 use crate::core::types::Element;
 
-fn dims<S: Shape, I: ReduceDims<S>>() -> Dims {
+pub(super) fn dims<S: Shape, I: ReduceDims<S>>() -> Dims {
     let dims = Dims::from(I::numbers(S::DIMS.len()));
     if I::KEEP { Dims::keep(dims) } else { dims }
 }

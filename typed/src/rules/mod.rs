@@ -16,10 +16,14 @@
 pub mod broadcast;
 pub mod dot;
 pub mod einsum;
+pub mod halo;
 pub mod join;
+pub mod matrices;
+pub mod rearrange;
 pub mod reduce;
 pub mod reshape_dims;
 pub mod reshard;
 pub mod select;
 pub mod slice;
 pub mod take;
+pub mod windows;

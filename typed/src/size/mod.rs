@@ -11,6 +11,7 @@ mod arithmetic;
 mod convert;
 mod count;
 mod digits;
+mod rim;
 mod split;
 
 pub use arithmetic::{
@@ -20,6 +21,7 @@ pub use arithmetic::{
 pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
 pub use count::{CountOf, CountSizes, NamedCount, OpenCount, SameElements};
 pub use digits::{DividePrime, MultiplyPrime, Prime, R, TooLarge};
+pub use rim::WithRim;
 pub use split::{
     DivideBy, GatherBy, GatherImpl, GathersOver, MultiplyBy, PrimeFactors, SplitBy, SplitImpl, SplitsOver,
     Tiles, ZeroRemainders,

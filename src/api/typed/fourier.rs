@@ -1,0 +1,240 @@
+//! Complex elements and Fourier transforms.
+
+use super::rules::broadcast::{ZipOf, ZipRhs};
+use super::rules::matrices::{FrequenciesOf, RealSamples};
+use super::rules::reshape_dims::UnshardedDim;
+use super::sets::{CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::shape::{DimAccess, DimNumber, DimType, Shape, TDim};
+use super::shapes::{DimAt, ReplaceDim};
+use super::size::KnownSize;
+use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op};
+use crate::core::types::Element;
+use half::{bf16, f16};
+use num_complex::Complex;
+
+/// The complex type and the type of the parts that belong to an element type.
+///
+/// It is a total function; [`ComplexPart`], [`ComplexElement`] and [`Transformed`] say for which
+/// types it is used.
+pub trait Parts: Element {
+    /// The complex element type.
+    type Complex: Element;
+    /// The element type of real and imaginary parts.
+    type Part: Element;
+}
+macro_rules! parts { ($($t:ty: $part:ty;)*) => { $(
+    impl Parts for $t {
+        type Complex = Complex<$part>;
+        type Part = $part;
+    }
+)* } }
+parts! {
+    bool: f32; i8: f32; i16: f32; i32: f32; i64: f64; u8: f32; u16: f32; u32: f32; u64: f64; f16: f32; bf16: f32;
+    f32: f32; f64: f64; Complex<f32>: f32; Complex<f64>: f64;
+}
+/// Floating-point element types with complex numbers: `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "there are no complex numbers with parts of type `{Self}`",
+    label = "expected `f32` or `f64`",
+    note = "convert the array first: `.convert::<f32>()`"
+)]
+pub trait ComplexPart: Float + Parts {}
+impl ComplexPart for f32 {}
+impl ComplexPart for f64 {}
+/// Complex element types.
+#[diagnostic::on_unimplemented(
+    message = "this operation is not defined for elements of type `{Self}`",
+    label = "expected complex numbers",
+    note = "make them of real and imaginary parts first: `re.complex(&im)`"
+)]
+pub trait ComplexElement: Parts {}
+impl ComplexElement for Complex<f32> {}
+impl ComplexElement for Complex<f64> {}
+/// Element types of the operands of Fourier transforms: floats and complex numbers.
+#[diagnostic::on_unimplemented(
+    message = "elements of type `{Self}` have no Fourier transform",
+    label = "expected `f32`, `f64`, or complex numbers",
+    note = "convert the array first: `.convert::<f32>()`"
+)]
+pub trait Transformed: Parts {}
+impl Transformed for f32 {}
+impl Transformed for f64 {}
+impl Transformed for Complex<f32> {}
+impl Transformed for Complex<f64> {}
+
+macro_rules! complex { ($($(#[$doc:meta])* $name:ident $out:ty;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Typed<$out, S, V>
+        where
+            T: ComplexElement,
+            V: CompleteFor<op::$name>,
+        {
+            Typed::from_rule_result(self.array.$name())
+        }
+    )* }
+} }
+complex! {
+    /// Returns the real parts. Shape and sharding do not change.
+    real T::Part;
+    /// Returns the imaginary parts. Shape and sharding do not change.
+    imag T::Part;
+    /// Returns the angles in radians, from −π to π. Shape and sharding do not change.
+    angle T::Part;
+    /// Returns the complex conjugates. The type does not change.
+    conj T;
+}
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Combines real parts (self) and imaginary parts into complex numbers.
+    ///
+    /// Dims pair up as in `a + b`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// use atmesh::Complex;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X]>::ones(&Pod::mesh()?);
+    /// let z: T![Complex<f32>; 4@X] = x.complex(&(&x * 2.0)).conj();
+    /// let im: T![f32; 4@X] = z.imag();
+    /// assert_eq!(im.to_vec()?, [-2.0; 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn complex<R: TypedArray<Elem: SameElem<T>>>(
+        &self,
+        im: &R,
+    ) -> Typed<T::Complex, ZipOf<S, R::Shape>, JoinOf<V, R::Sets>>
+    where
+        T: ComplexPart,
+        R::Shape: ZipRhs<S>,
+        R::Sets: JoinRhs<V>,
+    {
+        let im = im.as_untyped();
+        Typed::from_rule_result(match equal_sizes::elementwise::<S, R::Shape>("complex", &self.array, im) {
+            Ok(()) => self.array.complex(im),
+            Err(unequal) => unequal,
+        })
+    }
+}
+
+macro_rules! transforms { ($($(#[$doc:meta])* $name:ident;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<I: DimNumber>(&self, along: I) -> Typed<T::Complex, S, V>
+        where
+            T: Transformed,
+            S: DimAccess<I::D>,
+            V: CompleteFor<op::$name>,
+        {
+            let _ = along;
+            Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
+        }
+    )* }
+} }
+transforms! {
+    /// Computes the discrete Fourier transform along a dim.
+    ///
+    /// Shape and sharding do not change; the elements of the result are complex.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// use atmesh::Complex;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X, 8]>::ones(&Pod::mesh()?);
+    /// let all: T![Complex<f32>; 4@X, 8] = x.fft(D1);
+    /// let half: T![Complex<f32>; 4@X, 5] = x.rfft(D1);
+    /// let back: T![f32; 4@X, 8] = half.irfft::<N![8], _>(D1);
+    /// assert!(back.allclose(&x)? && all.ifft(D1).real().allclose(&x)?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    fft;
+    /// Computes the inverse of [`Typed::fft`]. Shape and sharding do not change.
+    ifft;
+}
+macro_rules! last_transforms { ($($(#[$doc:meta])* $name:ident;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, dims: usize) -> Typed<T::Complex, S, V>
+        where
+            T: Transformed,
+            V: CompleteFor<op::$name>,
+        {
+            Typed::from_rule_result(self.array.$name(dims))
+        }
+    )* }
+} }
+last_transforms! {
+    /// Computes the Fourier transform over the last `dims` dims, from 1 to 3.
+    ///
+    /// Shape and sharding do not change.
+    fftn;
+    /// Computes the inverse of [`Typed::fftn`]. Shape and sharding do not change.
+    ifftn;
+}
+macro_rules! shifts { ($($(#[$doc:meta])* $name:ident;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<I: DimNumber>(&self, along: I) -> Self
+        where
+            S: DimAccess<I::D>,
+            V: CompleteFor<op::$name>,
+        {
+            let _ = along;
+            Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
+        }
+    )* }
+} }
+shifts! {
+    /// Moves frequency 0 from the start of a dim to its middle. The type does not change.
+    fftshift;
+    /// Computes the inverse of [`Typed::fftshift`]. The type does not change.
+    ifftshift;
+}
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Computes the Fourier transform of real elements along an unsharded dim.
+    ///
+    /// The dim of `n` samples becomes one of n/2 + 1 results.
+    #[track_caller]
+    pub fn rfft<I: DimNumber>(
+        &self,
+        along: I,
+    ) -> Typed<
+        T::Complex,
+        ReplaceDim<S, I::D, TDim<<<DimAt<S, I::D> as DimType>::Size as RealSamples>::Frequencies>>,
+        V,
+    >
+    where
+        T: ComplexPart,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnshardedDim,
+        <DimAt<S, I::D> as DimType>::Size: RealSamples,
+        ReplaceDim<S, I::D, TDim<<<DimAt<S, I::D> as DimType>::Size as RealSamples>::Frequencies>>: Shape,
+        V: CompleteSets,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.rfft(I::NUMBER as i32))
+    }
+    /// Computes the inverse of [`Typed::rfft`] along an unsharded dim, with `K` real results.
+    ///
+    /// `K` is twice the number of inputs less one or two.
+    #[track_caller]
+    pub fn irfft<K: KnownSize + RealSamples, I: DimNumber>(
+        &self,
+        along: I,
+    ) -> Typed<T::Part, ReplaceDim<S, I::D, TDim<K>>, V>
+    where
+        T: ComplexElement,
+        S: DimAccess<I::D>,
+        DimAt<S, I::D>: UnshardedDim,
+        <DimAt<S, I::D> as DimType>::Size: FrequenciesOf<K>,
+        ReplaceDim<S, I::D, TDim<K>>: Shape,
+        V: CompleteSets,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.irfft(I::NUMBER as i32, K::VALUE.unwrap_or(0)))
+    }
+}

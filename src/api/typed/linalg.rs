@@ -1,0 +1,188 @@
+//! Linear algebra: stacks of matrices, whose last two dims every device holds whole.
+
+use super::rules::matrices::{FactorSizes, Matrices, MinSize, SolveRhs, SquareMatrices};
+use super::sets::{CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::shape::Shape;
+use super::{Float, SameElem, Typed, TypedArray, op};
+use crate::core::types::Element;
+
+macro_rules! functions { ($($(#[$doc:meta])* $name:ident $($argument:ident: $t:ty)?, $shapes:ident => $out:ty;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self $(, $argument: $t)?) -> $out
+        where
+            T: Float,
+            S: $shapes,
+            V: CompleteFor<op::$name>,
+        {
+            Typed::from_rule_result(self.array.$name($($argument)?))
+        }
+    )* }
+} }
+functions! {
+    /// Returns the lower Cholesky factors of square matrices. The type does not change.
+    ///
+    /// As for all linear algebra methods, the last two dims are unsharded; the dims before may be
+    /// sharded in any way.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let pod = Pod::mesh()?;
+    /// let twos = <T![f64; 4@X, 3]>::full(&pod, 2.0).expand_dims(D2).repeat::<N![3], _>(D2);
+    /// let a: T![f64; 4@X, 3, 3] = twos.maximum(&twos);
+    /// let (w, v): (T![f64; 4@X, 3], T![f64; 4@X, 3, 3]) = a.eigh();
+    /// let d: T![f64; 4@X] = a.det();
+    /// assert!((w.to_vec()?[2] - 6.0).abs() < 1e-12 && d.to_vec()?[0].abs() < 1e-12);
+    /// # let _ = v;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    cholesky, SquareMatrices => Self;
+    /// Returns the upper Cholesky factors of square matrices. The type does not change.
+    cholesky_upper, SquareMatrices => Self;
+    /// Returns the inverses of square matrices. The type does not change.
+    inv, SquareMatrices => Self;
+    /// Computes the matrix exponential of square matrices. The type does not change.
+    expm, SquareMatrices => Self;
+    /// Returns the determinants of square matrices, whose dims are removed.
+    det, SquareMatrices => Typed<T, S::Batch, V>;
+    /// Returns the eigenvalues of symmetric matrices: `[.., N, N]` gives `[.., N]`.
+    eigvalsh, SquareMatrices => Typed<T, S::Vectors<S::Rows>, V>;
+    /// Returns the pseudoinverses: `[.., M, N]` gives `[.., N, M]`.
+    pinv tolerance: Option<f64>, Matrices => Typed<T, S::Resized<S::Columns, S::Rows>, V>;
+    /// Returns the ranks of matrices, whose dims are removed.
+    matrix_rank tolerance: Option<f64>, Matrices => Typed<i32, S::Batch, V>;
+}
+impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
+    /// Raises unsharded square matrices to an integer power. The type does not change.
+    #[track_caller]
+    pub fn matrix_power(&self, n: i64) -> Self
+    where
+        S: SquareMatrices + super::rules::reshape_dims::UnshardedShape,
+    {
+        Typed::from_rule_result(self.array.matrix_power(n))
+    }
+    /// Returns the signs and the logarithms of the absolute values of determinants.
+    #[track_caller]
+    pub fn slogdet(&self) -> (Typed<T, S::Batch, V>, Typed<T, S::Batch, V>)
+    where
+        S: SquareMatrices,
+    {
+        let (sign, log) = self.array.slogdet();
+        (Typed::from_rule_result(sign), Typed::from_rule_result(log))
+    }
+    /// Returns the LU factorization with partial pivoting: `(lu, pivots, permutation)`.
+    ///
+    /// For matrices `[.., M, N]` the pivots are `[.., min(M, N)]` and the permutation `[.., M]`.
+    #[track_caller]
+    pub fn lu(
+        &self,
+    ) -> (
+        Self,
+        Typed<i32, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>,
+        Typed<i32, S::Vectors<S::Rows>, V>,
+    )
+    where
+        S: Matrices<Rows: MinSize<S::Columns>>,
+    {
+        let (lu, pivots, permutation) = self.array.lu();
+        (Typed::from_rule_result(lu), Typed::from_rule_result(pivots), Typed::from_rule_result(permutation))
+    }
+    /// Returns the QR factorization: `a.qr(ThinMatrices)` of `[.., M, N]` gives `[.., M, K]` and
+    /// `[.., K, N]` with K = min(M, N); `a.qr(FullMatrices)` gives `[.., M, M]` and `[.., M, N]`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// use atmesh::typed::rules::matrices::{FullMatrices, ThinMatrices};
+    /// mesh! { struct Pod { X: 2 } }
+    /// let a = <T![f64; 4@X, 3, 2]>::iota(&Pod::mesh()?, D1);
+    /// let (q, r): (T![f64; 4@X, 3, 2], T![f64; 4@X, 2, 2]) = a.qr(ThinMatrices);
+    /// assert!(q.matmul(&r).allclose(&a)?);
+    /// let (u, s, v): (T![f64; 4@X, 3, 3], T![f64; 4@X, 2], T![f64; 4@X, 2, 2]) = a.svd(FullMatrices);
+    /// # let _ = (u, s, v);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn qr<F: FactorSizes<S>>(
+        &self,
+        factors: F,
+    ) -> (Typed<T, S::Resized<S::Rows, F::Left>, V>, Typed<T, S::Resized<F::Left, S::Columns>, V>)
+    where
+        S: Matrices,
+    {
+        let _ = factors;
+        let (q, r) = self.array.qr(F::FULL);
+        (Typed::from_rule_result(q), Typed::from_rule_result(r))
+    }
+    /// Returns the eigenvalues and eigenvectors of symmetric matrices.
+    ///
+    /// For matrices `[.., N, N]` they are `[.., N]` and `[.., N, N]`.
+    #[track_caller]
+    pub fn eigh(&self) -> (Typed<T, S::Vectors<S::Rows>, V>, Self)
+    where
+        S: SquareMatrices,
+    {
+        let (values, vectors) = self.array.eigh();
+        (Typed::from_rule_result(values), Typed::from_rule_result(vectors))
+    }
+    /// Returns the singular value decomposition `(u, s, vᵀ)`, with sizes like those of
+    /// [`Typed::qr`].
+    #[track_caller]
+    pub fn svd<F: FactorSizes<S>>(
+        &self,
+        factors: F,
+    ) -> (
+        Typed<T, S::Resized<S::Rows, F::Left>, V>,
+        Typed<T, S::Vectors<F::Values>, V>,
+        Typed<T, S::Resized<F::Right, S::Columns>, V>,
+    )
+    where
+        S: Matrices,
+    {
+        let _ = factors;
+        let (u, s, v) = self.array.svd(F::FULL);
+        (Typed::from_rule_result(u), Typed::from_rule_result(s), Typed::from_rule_result(v))
+    }
+    /// Returns the singular values: `[.., M, N]` gives `[.., min(M, N)]`.
+    #[track_caller]
+    pub fn svdvals(&self) -> Typed<T, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>
+    where
+        S: Matrices<Rows: MinSize<S::Columns>>,
+    {
+        Typed::from_rule_result(self.array.svdvals())
+    }
+    /// Solves a·x = b for x, where this array is a, square matrices `[.., N, N]`.
+    ///
+    /// b is `[.., N, K]`, with the same dims before, or a vector `[N]` for one matrix. The result
+    /// has the type of b.
+    #[track_caller]
+    pub fn solve<R: TypedArray<Elem: SameElem<T>>>(
+        &self,
+        b: &R,
+    ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
+    where
+        S: SquareMatrices,
+        R::Shape: SolveRhs<S>,
+        R::Sets: JoinRhs<V>,
+    {
+        Typed::from_rule_result(self.array.solve(b.as_untyped()))
+    }
+    /// Returns the least-squares solution x of a·x = b, where this array is a, `[.., M, N]`.
+    ///
+    /// b is `[.., M, K]`, with the same dims before, or a vector `[M]` for one matrix. The result
+    /// is `[.., N, K]` or `[N]`.
+    #[track_caller]
+    pub fn lstsq<R: TypedArray<Elem: SameElem<T>>>(
+        &self,
+        b: &R,
+        tolerance: Option<f64>,
+    ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
+    where
+        S: Matrices,
+        R::Shape: SolveRhs<S>,
+        R::Sets: JoinRhs<V>,
+    {
+        Typed::from_rule_result(self.array.lstsq(b.as_untyped(), tolerance))
+    }
+}

@@ -1,0 +1,205 @@
+//! Rules of repeating, differencing and flattening dims, of diagonals, and of products of vectors.
+
+use super::dot::ContractDim;
+use super::reshape_dims::UnshardedDim;
+use super::slice::{AddSize, MulSize, SizeAtMost, SubSize};
+use crate::axis::Shard;
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
+use crate::size::{Num, Size, SplitsOver};
+
+/// A dim whose elements can be repeated `K` times each. It keeps its sharding.
+#[diagnostic::on_unimplemented(
+    message = "repeat: the elements of a dim `{Self}` cannot be repeated `{K}` times in types",
+    label = "the dim's size and the count are numbers",
+    note = "or state the result: `x.then::<T![..]>(|x| x.repeat(..))`"
+)]
+pub trait RepeatDim<K>: DimType {
+    /// The dim of the result.
+    type Out: DimType;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: MulSize<K>, A: Shard, K> RepeatDim<K> for TDim<Z, A>
+where
+    Z::Out: SplitsOver<A>,
+{
+    type Out = TDim<Z::Out, A>;
+}
+impl<K: Size> RepeatDim<K> for Stretch {
+    type Out = TDim<K>;
+}
+
+/// An unsharded dim of which `K`-th differences can be taken.
+#[diagnostic::on_unimplemented(
+    message = "diff: a dim `{Self}` has no differences of order `{K}` in types",
+    label = "the dim is unsharded, and its size a number, at least the order",
+    note = "along a sharded dim keep the size, with a value for the missing neighbour: `&x - x.shift(1, D0, 0.0)`"
+)]
+pub trait DiffDim<K>: UnshardedDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: SubSize<K>, K: SizeAtMost<Z>> DiffDim<K> for TDim<Z> {
+    type Out = TDim<Z::Out>;
+}
+
+/// A shape of unsharded dims whose elements are counted at compile time.
+#[diagnostic::on_unimplemented(
+    message = "ravel: the elements of `{Self}` cannot be counted when compiling",
+    label = "its dims are unsharded, and their sizes numbers; up to four dims",
+    note = "or state the result: `x.then::<T![..]>(|x| x.ravel())`"
+)]
+pub trait Raveled: Shape {
+    /// The number of elements.
+    type Elements: Size;
+}
+impl Raveled for () {
+    type Elements = Num<1>;
+}
+impl<A: Size> Raveled for (TDim<A>,) {
+    type Elements = A;
+}
+#[diagnostic::do_not_recommend]
+impl<A: MulSize<B>, B: Size> Raveled for (TDim<A>, TDim<B>) {
+    type Elements = A::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<A: MulSize<B, Out: MulSize<C>>, B: Size, C: Size> Raveled for (TDim<A>, TDim<B>, TDim<C>) {
+    type Elements = <A::Out as MulSize<C>>::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<A: MulSize<B, Out: MulSize<C, Out: MulSize<E>>>, B: Size, C: Size, E: Size> Raveled
+    for (TDim<A>, TDim<B>, TDim<C>, TDim<E>)
+{
+    type Elements = <<A::Out as MulSize<C>>::Out as MulSize<E>>::Out;
+}
+
+/// Requires the shape `S`, with its sharding.
+#[diagnostic::on_unimplemented(
+    message = "the shapes `{S}` and `{Self}` must be the same here, sharding and all",
+    label = "expected the shape `{S}`",
+    note = "`reshard` one operand, or `broadcast_to` the shape of the other"
+)]
+pub trait SameShape<S> {}
+impl<S> SameShape<S> for S {}
+
+/// A dim with three elements, for cross products.
+#[diagnostic::on_unimplemented(
+    message = "cross: a dim `{Self}` does not have three elements",
+    label = "a cross product is of vectors with three elements"
+)]
+pub trait ThreeDim: DimType {}
+impl<A: Shard> ThreeDim for TDim<Num<3>, A> {}
+
+/// An unsharded vector.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the shape of an unsharded vector",
+    label = "expected one dim, unsharded",
+    note = "`reshard` it first: `.reshard(P![_])`; `.ravel()` makes an array of any rank a vector"
+)]
+pub trait UnshardedVector: Shape {
+    /// The number of elements.
+    type Elements: Size;
+}
+impl<Z: Size> UnshardedVector for (TDim<Z>,) {
+    type Elements = Z;
+}
+/// The number of bounds of `Self` intervals: one more.
+#[diagnostic::on_unimplemented(
+    message = "the number of bounds of `{Self}` bins is not known when compiling",
+    label = "expected a number of bins: `x.histogram::<N![10]>(0.0..1.0)`"
+)]
+pub trait BinCount: Size {
+    /// The number of bounds.
+    type Bounds: Size;
+}
+#[diagnostic::do_not_recommend]
+impl<K: AddSize<Num<1>>> BinCount for K {
+    type Bounds = K::Out;
+}
+
+/// A vector, whose matrix with this diagonal `diag` builds, or a square matrix.
+#[diagnostic::on_unimplemented(
+    message = "diag: `{Self}` is neither a vector nor a square matrix",
+    label = "for stacks of square matrices use `.diagonal()`"
+)]
+pub trait DiagShape: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+impl<Z: Size, A: Shard> DiagShape for (TDim<Z, A>,) {
+    type Out = (TDim<Z>, TDim<Z, A>);
+}
+impl<Z: Size, A: Shard, B: Shard> DiagShape for (TDim<Z, A>, TDim<Z, B>) {
+    type Out = (TDim<Z, B>,);
+}
+
+/// A matrix of observations, or one vector of them: rows are variables.
+#[diagnostic::on_unimplemented(
+    message = "cov/corrcoef: `{Self}` is not an unsharded matrix of observations",
+    label = "expected a row of observations for each variable, `[variables, observations]`, or one such row",
+    note = "`reshard` it first: `.reshard(P![_, _])`"
+)]
+pub trait Observations: Shape {
+    /// The shape of the result: [variables, variables].
+    type Out: Shape;
+}
+impl<Z: Size> Observations for (TDim<Z>,) {
+    type Out = ();
+}
+impl<M: Size, Z: Size> Observations for (TDim<M>, TDim<Z>) {
+    type Out = (TDim<M>, TDim<M>);
+}
+
+/// The shape of the right operand of `outer`: both are vectors.
+#[diagnostic::on_unimplemented(
+    message = "outer: shapes `{L}` and `{Self}` are not those of two vectors",
+    label = "flatten other arrays first: `.ravel()`"
+)]
+pub trait OuterRhs<L>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+impl<A: DimType, B: DimType> OuterRhs<(A,)> for (B,)
+where
+    (A, B): AxesOnce,
+{
+    type Out = (A, B);
+}
+/// The shape of the right operand of `inner`, whose last dim is contracted with that of `L`.
+#[diagnostic::on_unimplemented(
+    message = "inner: shapes `{L}` and `{Self}` cannot be multiplied",
+    label = "inner takes vectors and matrices, whose last dims are contracted; use `einsum!` for others"
+)]
+pub trait InnerRhs<L>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+macro_rules! inner { ($([$($a:ident)*] [$($b:ident)*];)*) => { $(
+    impl<$($a: DimType,)* $($b: DimType,)* K: ContractDim<K2>, K2: DimType> InnerRhs<($($a,)* K,)> for ($($b,)* K2,)
+    where
+        ($($a,)* $($b,)*): AxesOnce,
+    {
+        type Out = ($($a,)* $($b,)*);
+    }
+)* } }
+inner! { [] []; [A] []; [] [B]; [A] [B]; }
+
+/// The shape of the right operand of `kron`, which is unsharded.
+#[diagnostic::on_unimplemented(
+    message = "kron: shapes `{L}` and `{Self}` have no Kronecker product in types",
+    label = "expected two vectors or two matrices; the right one is unsharded, and all sizes are numbers",
+    note = "or state the result: `x.then::<T![..]>(|x| x.kron_to(..))`"
+)]
+pub trait KronRhs<L>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+#[diagnostic::do_not_recommend]
+impl<A: RepeatDim<K>, K: Size> KronRhs<(A,)> for (TDim<K>,) {
+    type Out = (A::Out,);
+}
+#[diagnostic::do_not_recommend]
+impl<A: RepeatDim<K>, K: Size, B: RepeatDim<J>, J: Size> KronRhs<(A, B)> for (TDim<K>, TDim<J>) {
+    type Out = (A::Out, B::Out);
+}
