@@ -378,6 +378,7 @@ fn texts_use_the_words_of_the_field() {
 #[test]
 #[cfg(feature = "typed")]
 fn typed_examples() {
+    compare("typed_heat", &[]);
     compare("typed_mlp", &[]);
     compare("typed_shard_map", &[]);
     compare("typed_train", &[]);

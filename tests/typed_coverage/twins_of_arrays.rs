@@ -49,6 +49,7 @@ pub(crate) fn shapes(o: &Operands, list: &mut Vec<Twin>) {
     each!(list, tall => T![f64; 2, 4@X, 3], ((D2, D0, D1)) ([2, 0, 1]); transpose);
     each!(list, u => T![f64; 15], () (); ravel);
     each!(list, x => T![f64; 4@X, 6], (D0) (0); flip);
+    each!(list, tall => T![f64; 4@X, 3, 2], (-1) (-1); tril triu);
     each!(list, x => T![f64; 4@X, 6], (1, D0) (1, 0); roll);
     each!(list, x => T![f64; 4@X, 6], (-1, D0, 0.5) (-1, 0, 0.5); shift);
     each!(list, x => T![f64; 4@X, 6], (0.5, D0) (0.5, 0); gradient);
@@ -79,6 +80,11 @@ pub(crate) fn shapes(o: &Operands, list: &mut Vec<Twin>) {
         concat: T![f64; 4@X, 12], x.concat(x, D1), array::concat([ux, ux], 1);
         stack: T![f64; 4@X, 2, 6], x.stack(x, D1), array::stack([ux, ux], 1);
         take: T![f64; 4@X, 6], x.take(&o.ids, D1), ux.take(o.ids.as_untyped(), 1);
+        take_to: T![f64; 4@X, 6@Y], x.take_to(&o.ids.reshard(P![Y]), D1, P![X, Y]), ux.take_to(&o.ids.as_untyped().reshard(p!["Y"]), 1, p!["X", "Y"]);
+        take_along_axis: T![f64; 4@X, 6], x.take_along_axis(k, D1), ux.take_along_axis(k.as_untyped(), 1);
+        take_along_axis_to: T![f64; 4@X, 6@Y], x.take_along_axis_to(k, D1, P![X, Y]), ux.take_along_axis_to(k.as_untyped(), 1, p!["X", "Y"]);
+        at: T![f64; 4@X, 6], x.at(&o.ids, D1).add(1.0), ux.at(ix![.., o.ids.as_untyped()]).add(1.0);
+        one_hot_to: T![f32; 4@X, 6, 8@Y], k.one_hot_to::<N![8], _>(P![X, _, Y]), k.as_untyped().one_hot_to(8, p!["X", _, "Y"]);
         one_hot: T![f32; 4@X, 6, 8], k.one_hot::<N![8]>(), k.as_untyped().one_hot(8);
         fft: T![Complex<f64>; 4@X, 6], x.fft(D1), ux.fft(1);
         fft: T![Complex<f64>; 4@X, 4@Y], square.fft(D0), square.as_untyped().fft(0);

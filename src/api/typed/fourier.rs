@@ -1,13 +1,14 @@
 //! Complex elements and Fourier transforms.
 
-use super::rules::broadcast::{ZipOf, ZipRhs};
+use super::operands::{JoinResult, JoinsElem, RightOperand};
+use super::rules::broadcast::ZipRhs;
 use super::rules::matrices::{FrequenciesOf, RealSamples};
 use super::rules::reshape_dims::UnshardedDim;
-use super::sets::{CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::sets::{CompleteFor, CompleteSets, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, DimType, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::KnownSize;
-use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op};
+use super::{Float, Typed, equal_sizes, op};
 use crate::core::types::Element;
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -101,17 +102,17 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn complex<R: TypedArray<Elem: SameElem<T>>>(
+    pub fn complex<B: RightOperand<Kind: JoinsElem<T, B::Elem>>>(
         &self,
-        im: &R,
-    ) -> Typed<T::Complex, ZipOf<S, R::Shape>, JoinOf<V, R::Sets>>
+        im: B,
+    ) -> JoinResult<T::Complex, S, V, B>
     where
         T: ComplexPart,
-        R::Shape: ZipRhs<S>,
-        R::Sets: JoinRhs<V>,
+        B::Shape: ZipRhs<S>,
+        B::Sets: JoinRhs<V>,
     {
-        let im = im.as_untyped();
-        Typed::from_rule_result(match equal_sizes::elementwise::<S, R::Shape>("complex", &self.array, im) {
+        let im = im.right_term();
+        Typed::from_rule_result(match equal_sizes::right::<S, B>("complex", &self.array, &im) {
             Ok(()) => self.array.complex(im),
             Err(unequal) => unequal,
         })

@@ -1,6 +1,5 @@
 //! Reordering, repeating and differencing dims, and diagonals.
 
-use super::reductions::Summed;
 use super::rules::matrices::{Diagonals, LastTwoDims};
 use super::rules::rearrange::{DiagShape, DiffDim, Raveled, RepeatDim, SameShape};
 use super::rules::reshape_dims::UnshardedDim;
@@ -9,7 +8,7 @@ use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
-use super::{Float, Integer, Number, Typed, TypedArray};
+use super::{Float, Integer, Number, Summed, Typed, TypedArray};
 use crate::api::array::PadMode;
 use crate::core::types::Element;
 
