@@ -1,7 +1,7 @@
 //! Rules of halos: blocks with a rim of their neighbours' elements.
 
-use super::slice::SizeAtMost;
 use crate::shape::{DimType, TDim};
+use crate::size::SizeAtMost;
 use crate::size::{KnownSize, Size, WithRim};
 
 /// A dim of a block that can get a rim of `K` elements on both sides.

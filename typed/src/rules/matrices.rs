@@ -1,8 +1,8 @@
 //! Rules of linear algebra: stacks of matrices, whose last two dims every device holds whole.
 
-use super::slice::{AddSize, SameType};
+use super::slice::SameType;
 use crate::shape::{DimType, Shape, TDim};
-use crate::size::{DivideBy, IntoSize, IntoTypenum, Num, Prime, Size, TypenumOf};
+use crate::size::{AddSize, DivideBy, IntoSize, IntoTypenum, Num, Prime, Size, TypenumOf};
 use typenum::{Min, Minimum};
 
 /// The shape of (stacks of) matrices with unsharded rows and columns.

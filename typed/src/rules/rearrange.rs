@@ -2,9 +2,9 @@
 
 use super::dot::ContractDim;
 use super::reshape_dims::UnshardedDim;
-use super::slice::{AddSize, MulSize, SizeAtMost, SubSize};
 use crate::axis::Shard;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
+use crate::size::{AddSize, MulSize, SizeAtMost, SubSize};
 use crate::size::{Num, Size, SplitsOver};
 
 /// A dim whose elements can be repeated `K` times each. It keeps its sharding.

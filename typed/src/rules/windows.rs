@@ -6,9 +6,9 @@
 
 use super::dot::{ContractDim, ContractDimTo};
 use super::reshard::Spec;
-use super::slice::{AddSize, SubSize};
 use crate::axis::Shard;
 use crate::shape::{AxesOnce, DimType, Shape, TDim};
+use crate::size::{AddSize, SubSize};
 use crate::size::{DivideBy, Num, Prime, Size, SplitsOver};
 use core::marker::PhantomData;
 

@@ -18,6 +18,7 @@ pub use arithmetic::{
     AddSize, DivideUp, MulImpl, MulSize, PiecesOf, ProductIs, SizeAtMost, SizeProduct, SizeSum, SizesAddTo,
     SubSize,
 };
+pub(crate) use convert::TypenumOf;
 pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
 pub use count::{CountOf, CountSizes, NamedCount, OpenCount, SameElements};
 pub use digits::{DividePrime, MultiplyPrime, Prime, R, TooLarge};
