@@ -136,37 +136,37 @@ pub fn step(pod: &MeshOf<Pod>, s: &State, e: &Examples) -> (State, T![f32;], Par
 // ANCHOR_END: adam
 
 /// Parameters with random numbers, and moments of zero.
-pub fn start(pod: &MeshOf<Pod>) -> Result<State> {
+pub fn start(pod: &MeshOf<Pod>) -> State {
     let keys: [Key; 9] = Key::new(7).split();
     let params = Params {
-        table: (keys[0].normal([32, 16]) * 0.3).put(pod, p![_, "Model"]).typed()?,
-        positions: (keys[1].normal([8, 16]) * 0.3).put(pod, p![]).typed()?,
-        query: (keys[2].normal([16, 4, 4]) * 0.2).put(pod, p![_, "Model"]).typed()?,
-        key: (keys[3].normal([16, 4, 4]) * 0.2).put(pod, p![_, "Model"]).typed()?,
-        value: (keys[4].normal([16, 4, 4]) * 0.2).put(pod, p![_, "Model"]).typed()?,
-        out: (keys[5].normal([4, 4, 16]) * 0.2).put(pod, p!["Model"]).typed()?,
-        up: (keys[6].normal([16, 32]) * 0.2).put(pod, p![_, "Model"]).typed()?,
-        down: (keys[7].normal([32, 16]) * 0.2).put(pod, p!["Model"]).typed()?,
+        table: Typed::normal(pod, &keys[0]) * 0.3,
+        positions: Typed::normal(pod, &keys[1]) * 0.3,
+        query: Typed::normal(pod, &keys[2]) * 0.2,
+        key: Typed::normal(pod, &keys[3]) * 0.2,
+        value: Typed::normal(pod, &keys[4]) * 0.2,
+        out: Typed::normal(pod, &keys[5]) * 0.2,
+        up: Typed::normal(pod, &keys[6]) * 0.2,
+        down: Typed::normal(pod, &keys[7]) * 0.2,
         gain: Typed::ones(pod),
         bias: Typed::zeros(pod),
-        logits: (keys[8].normal([16, 32]) * 0.2).put(pod, p![_, "Model"]).typed()?,
+        logits: Typed::normal(pod, &keys[8]) * 0.2,
     };
     let zeros = || tree::map(&params, |p| p.zeros_like());
     let (mean, square) = (zeros(), zeros());
-    Ok(State { mean, square, params, decay: [Typed::full(pod, 1.0), Typed::full(pod, 1.0)] })
+    State { mean, square, params, decay: [Typed::full(pod, 1.0), Typed::full(pod, 1.0)] }
 }
 
 /// Sequences in which each token is followed by the next number.
-pub fn examples(pod: &MeshOf<Pod>) -> Result<Examples> {
+pub fn examples(pod: &MeshOf<Pod>) -> Examples {
     let first = <T![i32; Batch@Data, Seq]>::iota(pod, D0) * 5;
     let tokens = first + <T![i32; Batch@Data, Seq]>::iota(pod, D1);
-    let keep = Key::new(8).uniform([4, 8, 16]).put(pod, p!["Data"]).lt(0.9).typed()?;
-    Ok(Examples { next: &tokens + 1, tokens, keep })
+    let keep = Kept::bernoulli(pod, &Key::new(8), 0.9);
+    Examples { next: &tokens + 1, tokens, keep }
 }
 
 fn main() -> Result<()> {
     let pod = Pod::mesh()?;
-    let (mut state, examples) = (start(&pod)?, examples(&pod)?);
+    let (mut state, examples) = (start(&pod), examples(&pod));
     let train = jit(|s: &State, e: &Examples| {
         let (next, loss, _) = step(&pod, s, e);
         (next, loss)

@@ -98,14 +98,14 @@ fn bits<T: Tree>(tree: &T) -> Vec<(String, Vec<u32>)> {
 #[test]
 fn typed_and_untyped_transformers_agree_in_every_bit() {
     let pod = typed::Pod::mesh().unwrap();
-    let examples = typed::examples(&pod).unwrap();
+    let examples = typed::examples(&pod);
     let [tokens, next, keep] = tree::leaves(&examples).try_into().unwrap();
     let untyped_examples = Examples { tokens, next, keep };
     let mut results = Vec::new();
     for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
         let typed_step = jit(|s: &typed::State, e: &typed::Examples| typed::step(&pod, s, e)).engine(engine);
         let untyped_step = jit(|s: &State, e: &Examples| step(&pod, s, e)).engine(engine);
-        let mut s = typed::start(&pod).unwrap();
+        let mut s = typed::start(&pod);
         let mut u = state(&s);
         for n in 0..3 {
             let a = typed_step.call((&s, &examples)).unwrap();
