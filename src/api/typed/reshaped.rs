@@ -125,7 +125,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// // the size of `Batch` comes from the operand
     /// let batch = y.untyped().typed::<T![f32; Batch, 28, 28]>()?;
     /// let flat: T![f32; 784, Batch] = batch.reshape();
-    /// assert_eq!(flat.as_untyped().shape()?, [784, 10].into());
+    /// assert_eq!(flat.as_untyped().shape()?, [784, 10]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     ///
