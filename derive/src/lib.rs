@@ -6,6 +6,7 @@
 mod attributes;
 mod blocks;
 mod owned;
+mod retype;
 mod std_traits;
 
 use attributes::{StructOptions, skipped};
@@ -25,6 +26,9 @@ use syn::{
 ///   passed instead of `Layer`, to trace and lower a program without data.
 /// * A type parameter with bounds (`struct Mlp<D: Size, H: Size>`) need not be a tree: it has the
 ///   bounds that the struct states. A parameter without bounds is a tree.
+/// * The gradient of a struct of typed arrays, and a slice of it in a scan, are the same struct
+///   with other leaf types (`atmesh::tree::Retype`). Parameters without bounds become their
+///   counterparts; other fields keep their types.
 /// * `#[tree(derive(Clone, Debug))]` on the struct implements `Clone` and `Debug`. A struct with
 ///   type parameters and fields `T![..]` needs it: Rust's own derives cannot read macros in the
 ///   types of such a struct, and say "`derive` cannot be used on items with type macros". Their
@@ -85,7 +89,7 @@ impl<'a> Parameters<'a> {
     }
     /// Returns true if the struct states a bound of the parameter, at the parameter or after
     /// `where`.
-    fn has_bounds(&self, parameter: &TypeParam) -> bool {
+    pub(crate) fn has_bounds(&self, parameter: &TypeParam) -> bool {
         let stated = |p: &WherePredicate| match p {
             WherePredicate::Type(p) => {
                 matches!(&p.bounded_ty, Type::Path(t) if t.path.is_ident(&parameter.ident))
@@ -123,7 +127,7 @@ pub(crate) struct Struct<'a> {
     /// The names of the fields in paths of leaves.
     pub(crate) labels: Vec<String>,
     /// True for each field that is a plain value.
-    skips: Vec<bool>,
+    pub(crate) skips: Vec<bool>,
 }
 
 impl<'a> Struct<'a> {
@@ -309,7 +313,8 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     };
     let std_traits = std_traits::implementations(&of, options.derive.as_ref());
     let (tree, arguments, checks, specs) = (of.tree(), of.arguments(), of.checks(), of.specs());
-    let implementations = options.scope(&quote!(#tree #arguments #checks #specs));
+    let retype = retype::implementation(&of);
+    let implementations = options.scope(&quote!(#tree #arguments #retype #checks #specs));
     Ok(quote!(#error #std_traits #implementations))
 }
 

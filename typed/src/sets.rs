@@ -5,6 +5,13 @@
 //! [`Unreduced`] or [`Reduced`].
 //! Outside of `shard_map` the sets of a value are `()`, or [`GlobalSets`] of a set.
 
+mod operands;
+
+pub use operands::{
+    CompleteFor, CompleteSets, CompleteSlot, ConvertSets, ConvertSlot, Dual, DualSlot, InexactConversion,
+    OnlyReduced, PlainSets, PositionSets, PositionSlot, ReducedSlot, ScalarSets, ScalarSlot,
+};
+
 use crate::axis::{MeshAxis, MeshInfo, MeshType, Unsharded, first_mesh};
 use core::marker::PhantomData;
 
@@ -165,6 +172,23 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
     type Unreduced = <B as Mark<A::Unreduced>>::Unreduced;
     type Reduced = <B as Mark<A::Reduced>>::Reduced;
 }
+/// A sharding whose axes can be marked as unreduced in the set `V`.
+pub trait UnreduceIn<V> {
+    /// The set with the axes unreduced.
+    type Out: Sets;
+}
+impl<V: Sets> UnreduceIn<V> for Unsharded {
+    type Out = V;
+}
+impl<V, A: MeshAxis + Mark<V>> UnreduceIn<V> for A {
+    type Out = A::Unreduced;
+}
+impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>> UnreduceIn<V> for (A, B) {
+    type Out = B::Unreduced;
+}
+impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> UnreduceIn<V> for (A, B, C) {
+    type Out = C::Unreduced;
+}
 
 /// Mesh axes over which a value with the sets `V` varies: `X` or `(X, Y)`.
 #[diagnostic::on_unimplemented(
@@ -234,7 +258,7 @@ pub trait MulSlot<B> {
 #[diagnostic::on_unimplemented(
     message = "a product of matrices cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "in a body of `shard_map`, a `Reduced` value may be multiplied by a `Reduced` one; make a sum first: `.reshard(P![..])`"
+    note = "in a body of `shard_map`, a `Reduced` value may be multiplied by a `Reduced` or an `Unreduced` one; make a sum first: `.psum(X)`"
 )]
 pub trait ProductSlot<B> {
     /// The slot of the result.
@@ -263,12 +287,11 @@ reduced!(JoinSlot AddSlot MulSlot ProductSlot);
 impl<A: MeshAxis> AddSlot<Unreduced<A>> for Unreduced<A> {
     type Out = Unreduced<A>;
 }
-impl<A: MeshAxis> MulSlot<Reduced<A>> for Unreduced<A> {
-    type Out = Unreduced<A>;
-}
-impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
-    type Out = Unreduced<A>;
-}
+macro_rules! factor { ($($t:ident)*) => { $(
+    impl<A: MeshAxis> $t<Reduced<A>> for Unreduced<A> { type Out = Unreduced<A>; }
+    impl<A: MeshAxis> $t<Unreduced<A>> for Reduced<A> { type Out = Unreduced<A>; }
+)* } }
+factor!(MulSlot ProductSlot);
 
 macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => { $(
     $(#[$doc])*
@@ -302,7 +325,7 @@ macro_rules! outside { ($($rhs:ident)*) => { $(
 )* } }
 outside!(JoinRhs AddRhs MulRhs);
 // outside of `shard_map`, a matrix product takes plain or reduced operands, and its result is plain
-impl<V, W: ProductRhs<V>> ProductRhs<GlobalSets<V>> for GlobalSets<W> {
+impl<V: OnlyReduced, W: OnlyReduced> ProductRhs<GlobalSets<V>> for GlobalSets<W> {
     type Out = ();
 }
 impl<V: OnlyReduced> ProductRhs<GlobalSets<V>> for () {
@@ -310,91 +333,6 @@ impl<V: OnlyReduced> ProductRhs<GlobalSets<V>> for () {
 }
 impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
     type Out = ();
-}
-
-/// Requires that no slot is an unreduced sum.
-#[diagnostic::on_unimplemented(
-    message = "this operation needs a value, not a sum that has not been made (`{Self}`)",
-    label = "the value is unreduced",
-    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
-)]
-pub trait CompleteSets: Sets {}
-impl CompleteSets for () {}
-impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
-/// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
-#[diagnostic::on_unimplemented(
-    message = "`{Op}` needs a value, not a sum over a mesh axis that has not been made: the array is `{Self}`",
-    label = "this array is unreduced: each device has only its part of the sum",
-    note = "make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`; `sum` and `+` of unreduced arrays need no such step"
-)]
-pub trait CompleteFor<Op>: CompleteSets {}
-#[diagnostic::do_not_recommend]
-impl<V: CompleteSets, Op> CompleteFor<Op> for V {}
-/// Requires a value that can be combined with a scalar array, or multiplied by a scalar.
-///
-/// Such a value is not unreduced and, in a `shard_map` body, not reduced.
-#[diagnostic::on_unimplemented(
-    message = "a number cannot join a value with the sets `{Self}`",
-    label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
-    note = "make the sum first: `.reshard(P![..])`"
-)]
-pub trait ScalarSets: CompleteSets {}
-impl ScalarSets for () {}
-impl<V: CompleteSets> ScalarSets for GlobalSets<V> {}
-/// A slot of a value that can be combined with a scalar in a body.
-pub trait ScalarSlot: CompleteSlot {}
-impl ScalarSlot for Invariant {}
-#[diagnostic::do_not_recommend]
-impl<A: MeshAxis> ScalarSlot for A {}
-/// A slot that is not an unreduced sum.
-#[diagnostic::on_unimplemented(
-    message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
-    label = "the value is unreduced",
-    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
-)]
-pub trait CompleteSlot: AxisSlot {}
-impl CompleteSlot for Invariant {}
-#[diagnostic::do_not_recommend]
-impl<A: MeshAxis> CompleteSlot for A {}
-impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
-/// Requires slots that are all reduced or empty.
-pub trait OnlyReduced: Sets {}
-/// A slot that is reduced or empty.
-#[diagnostic::on_unimplemented(
-    message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be an operand of a product of matrices",
-    label = "the value is unreduced",
-    note = "make the sum first: `.reshard(P![..])`"
-)]
-pub trait ReducedSlot: AxisSlot {}
-impl ReducedSlot for Invariant {}
-impl<A: MeshAxis> ReducedSlot for Reduced<A> {}
-/// The sets of cotangents: unreduced and reduced are exchanged.
-pub trait Dual: Sets {
-    /// The sets of the cotangent.
-    type Cotangent: Sets;
-}
-/// The slot of cotangents.
-pub trait DualSlot: AxisSlot {
-    /// The slot of the cotangent.
-    type Cotangent: AxisSlot;
-}
-impl DualSlot for Invariant {
-    type Cotangent = Invariant;
-}
-impl<A: MeshAxis> DualSlot for A {
-    type Cotangent = A;
-}
-impl<A: MeshAxis> DualSlot for Unreduced<A> {
-    type Cotangent = Reduced<A>;
-}
-impl<A: MeshAxis> DualSlot for Reduced<A> {
-    type Cotangent = Unreduced<A>;
-}
-impl Dual for () {
-    type Cotangent = ();
-}
-impl<S: Dual> Dual for GlobalSets<S> {
-    type Cotangent = GlobalSets<S::Cotangent>;
 }
 
 /// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
@@ -426,10 +364,6 @@ macro_rules! sets { ($($a:ident $b:ident),*) => {
     sets!(@ MulRhs MulSlot; $($a $b),*);
     sets!(@ ProductRhs ProductSlot; $($a $b),*);
     impl<$($a: Mentioned<$b>, $b),*> CoveredBy<($($b,)*)> for ($($a,)*) {}
-    impl<$($a: CompleteSlot),*> CompleteSets for ($($a,)*) {}
-    impl<$($a: ScalarSlot),*> ScalarSets for ($($a,)*) {}
-    impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
-    impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
 };
 (@ $rhs:ident $slot:ident; $($a:ident $b:ident),*) => {
     impl<$($a: $slot<$b>, $b),*> $rhs<($($a,)*)> for ($($b,)*) { type Out = ($($a::Out,)*); }

@@ -116,8 +116,9 @@ class Mesh:
         return f"P![{text}]"
 
 
-UNARY = """neg sign floor ceil round exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt
-cbrt abs square reciprocal erf erf_inv stop_gradient relu silu softplus gelu integer_pow is_finite not""".split()
+LINEAR = "neg stop_gradient".split()
+UNARY = """sign floor ceil round exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt
+cbrt abs square reciprocal erf erf_inv relu silu softplus gelu integer_pow is_finite not""".split()
 BINARY = "div rem max min pow atan2 nextafter eq ne lt le gt ge and or xor shift_left shift_right_arithmetic shift_right_logical hypot xlogy".split()
 TRUTH = "eq ne lt le gt ge is_finite".split()
 
@@ -148,6 +149,8 @@ def query(mesh, eq, types, inside):
     if any(set(a[2]["V"]) and not inside for a in arrays):
         skip("a varying value outside of shard_map")
 
+    if op in LINEAR:
+        return f"Any<{S(0)}, {V(0)}>", same
     if op in UNARY or (op in BINARY + ["add", "sub", "mul"] and len(arrays) == 1 and len(ins) == 2):
         return f"{'Number' if len(ins) == 2 else 'Unary'}<{S(0)}, {V(0)}>", "bool" if op in TRUTH else same
     if op in BINARY + ["add", "sub", "mul"] and len(arrays) == 2:
@@ -182,7 +185,7 @@ def query(mesh, eq, types, inside):
         return f"{'ReduceSum' if op == 'sum' else 'Reduce'}<{S(0)}, {V(0)}, {dims}>", out
     if op in ("argmax", "argmin"):
         axes = list(range(rank())) if params["axis"] is None else [params["axis"]]
-        return f"Reduce<{S(0)}, {V(0)}, {over(axes, rank(), False)}>", "int32"
+        return f"Position<{S(0)}, {V(0)}, {over(axes, rank(), False)}>", "int32"
     if op == "transpose":
         order = "".join(f"D<{d}>," for d in params["permutation"])
         if any(d >= 8 or d < 0 for d in params["permutation"]):
@@ -201,10 +204,10 @@ def query(mesh, eq, types, inside):
         if op == "roll":
             return f"Roll<{S(0)}, {V(0)}, D<{d}>>", same
         if op == "top_k":
-            if d >= rank() or params["k"] > arrays[0][1][d][0] or params["k"] < 1:
-                skip("more of the greatest elements than there are: when it runs")
+            if d >= rank() or params["k"] < 1:
+                skip("none of the greatest elements, or along a dim that is not there")
             return f"TopK<{S(0)}, {V(0)}, D<{d}>, N![{params['k']}]>", same
-        return f"Along<{S(0)}, {V(0)}, D<{d}>>", "int32" if op == "argsort" else same
+        return f"{'AlongSum' if op == 'cumsum' else 'Along'}<{S(0)}, {V(0)}, D<{d}>>", "int32" if op == "argsort" else same
     if op == "pad":
         widths = list(zip(params["low"], params["high"], params.get("interior") or [0] * len(params["low"])))
         padded = [d for d, w in enumerate(widths) if w != (0, 0, 0)]
@@ -319,8 +322,6 @@ def query(mesh, eq, types, inside):
         if out is None:
             return f"Einsum<{args}>", same
         spec = mesh.spec(out, len(outs))
-        if ";" in spec:
-            skip("einsum left unreduced: matmul_to does it")
         return f"EinsumTo<{args}, {spec}>", same
     if op == "broadcast_to":
         if params.get("out_sharding") is not None:

@@ -33,6 +33,7 @@ const STRICTER: &[(&str, usize, &str)] = &[
     ("Reshard", 1, "a value is reduced over an axis that split it: in two steps"),
     ("Select", 5, "of unreduced or reduced values outside of `shard_map`, by a plain condition: `.then`"),
     ("Einsum", 2, "a contracted dim of size 1 does not repeat"),
+    ("EinsumTo", 1, "`; R: X` has no effect on a sum: leave it out, or `reshard` the result"),
 ];
 
 #[test]

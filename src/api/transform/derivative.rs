@@ -9,7 +9,7 @@ use super::control::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of, unif
 use super::jit::{check_arguments, check_errors};
 use super::stages::mark_difference;
 use crate::api::array::Array;
-use crate::api::trace::{build, poison};
+use crate::api::trace::{build, in_call, poison};
 use crate::api::tree::{Args, CallArgs, Loss, Output, Path, Tree, collect, mismatch};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, TypePart};
 use crate::core::mesh::{Axes, AxisType};
@@ -40,8 +40,8 @@ use std::sync::Arc;
 #[track_caller]
 pub fn grad<A: Args, R: Output<Tree: Loss>>(point: A, f: impl Fn(A::Owned) -> R) -> A::Owned {
     let (call, at) = (CallSite::here("grad"), point.into_tree());
-    match loss_and_grad(&at, &|x| f(x).into_result(), call) {
-        Ok((_, g)) => g,
+    match loss_and_cotangents(&at, &|x| f(x).into_result(), call) {
+        Ok((_, g)) => in_call(call.location, || tree_of(&at, g)),
         Err(e) => {
             let _ = poison(e.clone());
             poisoned_tree(&at, &e)
@@ -67,7 +67,10 @@ pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
     let (call, at) = (CallSite::here("value_and_grad"), point.into_tree());
     let returned = ReturnedTree::new();
     let f = |x| returned.remember(f(x).into_result());
-    loss_and_grad(&at, &f, call).unwrap_or_else(|e| (returned.poisoned(&e), poisoned_tree(&at, &e)))
+    match loss_and_cotangents(&at, &f, call) {
+        Ok((out, g)) => (out, in_call(call.location, || tree_of(&at, g))),
+        Err(e) => (returned.poisoned(&e), poisoned_tree(&at, &e)),
+    }
 }
 
 /// Records the closure as a program whose inputs are the leaves of `at`. Returns the program, its
@@ -101,7 +104,12 @@ fn record<A: Tree, R: Tree>(
     Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
 }
 
-fn loss_and_grad<A: Tree, R: Tree>(at: &A, f: &dyn Fn(A) -> Result<R>, call: CallSite<'_>) -> Result<(R, A)> {
+/// Returns the result of `f`, and the cotangents of the leaves of `at`.
+pub(crate) fn loss_and_cotangents<A: Tree, R: Tree>(
+    at: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    call: CallSite<'_>,
+) -> Result<(R, Vec<Array>)> {
     let (program, inputs, out) = record(at, f, call)?;
     let types = program.output_types();
     let Some(loss) = types.first() else {
@@ -149,7 +157,7 @@ fn loss_and_grad<A: Tree, R: Tree>(at: &A, f: &dyn Fn(A) -> Result<R>, call: Cal
         Ok(values)
     })?;
     let grads = all.split_off(results);
-    Ok((tree_of(&out, all), tree_of(at, grads)))
+    Ok((tree_of(&out, all), grads))
 }
 
 /// Builds the cotangent of a value of type `ty` that equals `value` everywhere.
@@ -308,14 +316,35 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
     #[track_caller]
     pub fn call<C: CallArgs<R>>(&self, cotangent: C) -> A {
         let call = CallSite::here("vjp");
-        self.pull(&cotangent.into_tree(), call).unwrap_or_else(|e| {
-            let _ = poison(e.clone());
-            poisoned_tree(&self.point, &e)
-        })
+        let cotangent = cotangent.into_tree();
+        match self.pull(&cotangent, self.result.differs(&cotangent, &mut Path::named()), call) {
+            Ok(all) => in_call(call.location, || tree_of(&self.point, all)),
+            Err(e) => {
+                let _ = poison(e.clone());
+                poisoned_tree(&self.point, &e)
+            }
+        }
     }
-    fn pull(&self, cotangent: &R, call: CallSite<'_>) -> Result<A> {
+    /// Returns the result of the function.
+    #[cfg(feature = "typed")]
+    pub(crate) fn result(&self) -> &R {
+        &self.result
+    }
+    /// Returns the point at which the derivative was taken.
+    #[cfg(feature = "typed")]
+    pub(crate) fn point(&self) -> &A {
+        &self.point
+    }
+    /// Returns the cotangents of the leaves of the argument. `differs` is the first difference in
+    /// structure between the result and its cotangent.
+    pub(crate) fn pull<C: Tree>(
+        &self,
+        cotangent: &C,
+        differs: Option<String>,
+        call: CallSite<'_>,
+    ) -> Result<Vec<Array>> {
         let back = self.state.as_ref().map_err(Error::clone)?;
-        if let Some(how) = self.result.differs(cotangent, &mut Path::named()) {
+        if let Some(how) = differs {
             return Err(mismatch("the result and its cotangent", &how, call));
         }
         let expected: Vec<ArrayType> =
@@ -329,8 +358,7 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
         }
         let cts = given.iter().zip(&back.depends).filter(|(_, d)| **d).map(|(ct, _)| ct.clone());
         let inputs: Vec<Array> = back.residuals.iter().cloned().chain(cts).collect();
-        let out = build(&inputs, call, |b, values| Ok(b.inline(&back.program, values)))?;
-        Ok(tree_of(&self.point, out))
+        build(&inputs, call, |b, values| Ok(b.inline(&back.program, values)))
     }
 }
 

@@ -19,14 +19,16 @@ mod stages;
 mod vmap;
 
 pub use associative::{associative_scan, associative_scan_reverse};
-#[cfg(feature = "typed")]
-pub(crate) use control::scan_at;
 pub use control::{
     MapOptions, ScanOptions, cond, debug_print_values, fori_loop, map, map_with, scan, scan_with, switch,
     while_loop,
 };
+#[cfg(feature = "typed")]
+pub(crate) use control::{ReturnedTree, scan_at};
 pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use custom::{CustomOp, KernelResult, custom_op};
+#[cfg(feature = "typed")]
+pub(crate) use derivative::loss_and_cotangents;
 pub use derivative::{Pullback, checkpoint, checkpoint_with, grad, jvp, value_and_grad, vjp};
 pub use explain::{Explanation, Suggestion};
 pub use implicit_reshard::ImplicitReshard;
@@ -35,4 +37,6 @@ pub use jit::{ArgNums, Jit, WrapperMarker, jit};
 pub(crate) use jit::{OutputTree, boxed_body, check_arguments, check_errors};
 pub use stablehlo::{Port, StableHlo};
 pub use stages::{Compiled, Lowered, Traced};
+#[cfg(feature = "typed")]
+pub(crate) use vmap::vmap_at;
 pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};

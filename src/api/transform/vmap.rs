@@ -139,7 +139,7 @@ pub fn vmap_with<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R, options
 }
 
 /// Implements [`vmap_with`].
-pub(super) fn vmap_at<A: Tree, R: Tree>(
+pub(crate) fn vmap_at<A: Tree, R: Tree>(
     options: &VmapOptions,
     args: &A,
     f: &dyn Fn(A) -> Result<R>,

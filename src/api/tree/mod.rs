@@ -18,6 +18,7 @@ mod func;
 mod keys;
 mod named_sizes;
 mod path;
+mod retype;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 mod specs;
@@ -30,6 +31,7 @@ pub use func::Func;
 pub(crate) use named_sizes::NamedDim;
 pub(crate) use named_sizes::NamedSizes;
 pub use path::Path;
+pub use retype::{Cotangents, Retype, RetypeTo, SameField};
 #[cfg(feature = "safetensors")]
 pub use safetensors::{load_safetensors, read_safetensors, save_safetensors};
 pub(crate) use specs::resolve;
@@ -219,7 +221,8 @@ impl JacobianResult for Array {
 #[diagnostic::on_unimplemented(
     message = "`grad` needs one number to differentiate, but the function returns `{Self}`",
     label = "expected one number, or a tuple of one and more to return: `(loss, more)`",
-    note = "make one number of an array: `.sum(..)` or `.mean(..)`"
+    note = "make one number of an array: `.sum(..)` or `.mean(..)`",
+    note = "the number is a float: convert a typed one by `.convert::<f32>()`"
 )]
 pub trait Loss: Tree {}
 impl Loss for Array {}

@@ -1,7 +1,7 @@
 //! Operations along one dim: sorting, cumulative sums, rolling, padding, stacking and indexing.
 
 use super::rules::reshape_dims::UnshardedDim;
-use super::rules::slice::{PadDim, StackRhs, TileDim};
+use super::rules::slice::{PadDim, StackRhs, TileDim, TopDim};
 use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
@@ -10,7 +10,7 @@ use super::{Float, Number, NumberOf, SameElem, Typed, TypedArray, equal_sizes, o
 use crate::api::array::stack;
 use crate::core::types::Element;
 
-macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) => {
+macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, $sets:path;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
@@ -19,7 +19,7 @@ macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) =>
             T: $bound,
             S: DimAccess<I::D>,
             DimAt<S, I::D>: UnshardedDim,
-            V: CompleteFor<op::$name>,
+            V: $sets,
         {
             let _ = along;
             Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
@@ -42,29 +42,29 @@ along! {
     /// assert_eq!(places.to_vec()?, [0, 1, 0, 1]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    sort Element T;
+    sort Element T, CompleteFor<op::sort>;
     /// Returns the indices that would sort the elements along an unsharded dim.
-    argsort Element i32;
+    argsort Element i32, CompleteFor<op::argsort>;
     /// Computes the cumulative sum along an unsharded dim.
-    cumsum Number T;
+    cumsum Number T, Sets;
     /// Computes the cumulative product along an unsharded dim.
-    cumprod Number T;
+    cumprod Number T, CompleteFor<op::cumprod>;
     /// Computes the cumulative maximum along an unsharded dim.
-    cummax Element T;
+    cummax Element T, CompleteFor<op::cummax>;
     /// Computes the cumulative minimum along an unsharded dim.
-    cummin Element T;
+    cummin Element T, CompleteFor<op::cummin>;
     /// Computes the cumulative log Σ exp along an unsharded dim.
-    cumlogsumexp Float T;
+    cumlogsumexp Float T, CompleteFor<op::cumlogsumexp>;
     /// Computes the cumulative sum along an unsharded dim, starting at the end.
-    cumsum_reverse Number T;
+    cumsum_reverse Number T, Sets;
     /// Computes the cumulative product along an unsharded dim, starting at the end.
-    cumprod_reverse Number T;
+    cumprod_reverse Number T, CompleteFor<op::cumprod_reverse>;
     /// Computes the cumulative maximum along an unsharded dim, starting at the end.
-    cummax_reverse Element T;
+    cummax_reverse Element T, CompleteFor<op::cummax_reverse>;
     /// Computes the cumulative minimum along an unsharded dim, starting at the end.
-    cummin_reverse Element T;
+    cummin_reverse Element T, CompleteFor<op::cummin_reverse>;
     /// Computes the cumulative log Σ exp along an unsharded dim, starting at the end.
-    cumlogsumexp_reverse Float T;
+    cumlogsumexp_reverse Float T, CompleteFor<op::cumlogsumexp_reverse>;
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
@@ -96,7 +96,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Returns the `K` largest elements along an unsharded dim, and their indices.
     ///
-    /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`.
+    /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`. The dim has at least `K`
+    /// elements, and a size that is known when compiling.
     #[track_caller]
     pub fn top_k<K: KnownSize, I: DimNumber>(
         &self,
@@ -104,7 +105,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ) -> (Typed<T, ReplaceDim<S, I::D, TDim<K>>, V>, Typed<i32, ReplaceDim<S, I::D, TDim<K>>, V>)
     where
         S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
+        DimAt<S, I::D>: UnshardedDim + TopDim<K>,
         ReplaceDim<S, I::D, TDim<K>>: Shape,
         V: CompleteSets,
     {
@@ -121,7 +122,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn roll<I: DimNumber>(&self, by: i64, along: I) -> Self
     where
         S: DimAccess<I::D>,
-        V: CompleteSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.roll(by, I::NUMBER as i32))
@@ -190,7 +190,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: TileDim<K>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>: Shape,
-        V: CompleteSets,
     {
         let _ = along;
         let mut reps = vec![1; S::DIMS.len()];

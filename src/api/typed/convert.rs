@@ -76,6 +76,14 @@ fn type_mismatch<T: Element, S: StaticShape, V: Sets>(ty: &ArrayType) -> Option<
     }
     None
 }
+/// Returns true if the array has the sets of a cotangent: unreduced and reduced are exchanged.
+fn is_cotangent<V: Sets>(ty: &ArrayType) -> bool {
+    let same = |axes: &Axes, state| axes.same_set(&sets::<V>(state).map(Into::into).collect());
+    let has_sets = ty.spec.has_sets();
+    has_sets
+        && same(ty.spec.unreduced_axes(), State::Reduced)
+        && same(ty.spec.reduced_axes(), State::Unreduced)
+}
 /// Returns the sharding that a static type states.
 pub(super) fn spec<S: StaticShape, V: Sets>() -> Spec {
     let dims = S::DIMS.iter().map(|d| d.axes.iter().map(|a| a.0.into()).collect()).collect();
@@ -108,9 +116,13 @@ impl<T: Element, S: StaticShape, V: Sets> Typed<T, S, V> {
             None => array,
             Some(fault) => {
                 let operands = array.type_ref().map(|ty| vec![ty.to_string()]).unwrap_or_default();
-                let fault = fault.help(
-                    "the leaf of the tree is a typed array: to change its type, use an `Array` as the leaf",
-                );
+                let fault = fault.help(match array.type_ref() {
+                    Ok(ty) if is_cotangent::<V>(ty) => {
+                        "take the derivative by `typed::grad`, `typed::value_and_grad` or `typed::vjp`, whose \
+                         results are unreduced where the point is reduced"
+                    }
+                    _ => "the leaf of the tree is a typed array: to change its type, use an `Array` as the leaf",
+                });
                 let location = user_location(Location::caller());
                 poison(Error::new(fault, "typed", operands, Some(location)))
             }

@@ -3,11 +3,14 @@
 use super::operands::{AddResult, JoinResult, JoinsElem, MulResult, RightOperand};
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::rules::select::SelectRhs;
-use super::sets::{AddRhs, CompleteFor, CompleteSets, JoinOf, JoinRhs, MulRhs, Sets};
+use super::sets::{
+    AddRhs, CompleteFor, CompleteSets, ConvertSets, InexactConversion, JoinOf, JoinRhs, MulRhs, Sets,
+};
 use super::shape::Shape;
 use super::{Bits, Float, Integer, Number, NumberOf, Signed, Typed, equal_sizes, op};
 use crate::api::array::{Operand, Term};
 use crate::core::types::Element;
+use std::marker::PhantomData;
 
 macro_rules! unary { ($bound:ident: $($name:ident)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
@@ -51,10 +54,7 @@ tests! {
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Returns the value unchanged, with a zero derivative.
     #[track_caller]
-    pub fn stop_gradient(&self) -> Self
-    where
-        V: CompleteSets,
-    {
+    pub fn stop_gradient(&self) -> Self {
         Typed::from_rule_result(self.array.stop_gradient())
     }
     /// Raises each element to an integer power.
@@ -68,6 +68,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Converts to another element type, like [`Array::astype`](crate::Array::astype).
     ///
+    /// An unreduced sum is converted only between floating-point types.
+    ///
     /// ```
     /// use atmesh::typed::prelude::*;
     /// mesh! { struct Pod { X: 2 } }
@@ -76,7 +78,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn convert<U: Element>(&self) -> Typed<U, S, V> {
+    pub fn convert<U: Element>(&self) -> Typed<U, S, V>
+    where
+        V: ConvertSets<Conversion<T, U>>,
+    {
         Typed::from_rule_result(self.array.astype(U::DTYPE))
     }
     /// Clamps each element to `low..=high`, which are numbers: `x.clamp(-1.0, 1.0)`.
@@ -89,6 +94,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         Typed::from_rule_result(self.array.clamp(low.number(), high.number()))
     }
 }
+
+/// A conversion of elements from `T` to `U`, for [`ConvertSets`].
+pub struct Conversion<T, U>(PhantomData<fn() -> (T, U)>);
+impl<T: Float, U: Float> InexactConversion for Conversion<T, U> {}
 
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $bound:ident $rhs:ident $of:ident;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(

@@ -46,7 +46,9 @@
 //! [`Array::typed`] checks an array against a type, and [`Typed::untyped`] returns the array.
 //! [`Typed::then`] runs code that the types cannot express, and checks its result against a stated
 //! type. Typed arrays are trees: `jit`, `grad`, `vjp`, `fori_loop`, `cond` and structs with
-//! `#[derive(Tree)]` accept them directly.
+//! `#[derive(Tree)]` accept them directly. Where leaf types change, this module has functions of
+//! the same name: [`grad`], [`value_and_grad`] and [`vjp`] return the types of cotangents, [`scan`]
+//! takes slices of trees, and [`vmap`] examples.
 //!
 //! # Structs
 //!
@@ -92,12 +94,15 @@ mod device;
 mod elementwise;
 mod equal_sizes;
 mod fourier;
+mod grad;
 mod habits;
 mod halo;
 mod indexing;
 mod inspect;
+mod leaves;
 #[cfg(feature = "linalg")]
 mod linalg;
+mod loops;
 mod manual;
 mod mesh;
 mod numbers;
@@ -110,6 +115,7 @@ mod random;
 mod rearrange;
 mod reductions;
 mod reshaped;
+mod scalar;
 mod shapes;
 mod statistics;
 mod tree;
@@ -123,11 +129,16 @@ pub use comparison::SameWidth;
 pub use convert::SameElem;
 pub use creation::Place;
 pub use device::{DeviceOf, ThisDevice};
-pub use elementwise::Condition;
+pub use elementwise::{Condition, Conversion};
 pub use fourier::{ComplexElement, ComplexPart, Parts, Transformed};
+pub use grad::{CotangentOf, HasCotangent, TypedPullback, grad, value_and_grad, vjp};
 pub use half::{bf16, f16};
 pub use halo::{BlockShape, HaloEdge, HaloShape};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
+pub use loops::{
+    BatchOf, Batches, ExampleOf, Examples, RowOf, Slices, StackOf, Stacks, StepOf, StepRange, scan,
+    scan_with, vmap,
+};
 pub use manual::{Manual, ShardMapArguments, ShardMapBody, ShardMapIn, ShardMapOut};
 pub use mesh::{MeshOf, TypedMesh};
 pub use numbers::{AsNumber, Bits, Float, Integer, Number, NumberOf, Signed, Summed};
@@ -139,8 +150,8 @@ pub use pieces::{ConcatOperands, SliceOf, SplitPieces, StridedSlice, concat};
 pub use products::Product;
 pub use random::{BlockKey, KeyFold, SampleKey, Unsigned};
 pub use reshaped::{MergeDims, NextDim, SplitDim};
+pub use scalar::scalar;
 pub use shapes::{DimAt, ReplaceDim, SplitResult};
-pub use tree::{ScanResult, VmapResult, scan, vmap};
 pub use windows::ConvResult;
 
 use crate::api::array::Array;

@@ -92,13 +92,13 @@ left! {
     ['a,] f64 f32, where [f64: LeftNumber<'a, f32>]; ['a,] f32 f64, where [f32: LeftNumber<'a, f64>];
 }
 
-macro_rules! unary { ($($trait:ident $name:ident $bound:ident $op:tt;)*) => { $(
-    impl<T: $bound, S: Shape, V: CompleteSets> ops::$trait for &Typed<T, S, V> {
+macro_rules! unary { ($($trait:ident $name:ident $bound:ident $sets:ident $op:tt;)*) => { $(
+    impl<T: $bound, S: Shape, V: $sets> ops::$trait for &Typed<T, S, V> {
         type Output = Typed<T, S, V>;
         #[track_caller]
         fn $name(self) -> Self::Output { Typed::from_rule_result($op &self.array) }
     }
-    impl<T: $bound, S: Shape, V: CompleteSets> ops::$trait for Typed<T, S, V> {
+    impl<T: $bound, S: Shape, V: $sets> ops::$trait for Typed<T, S, V> {
         type Output = Typed<T, S, V>;
         #[track_caller]
         fn $name(self) -> Self::Output { Typed::from_rule_result($op self.array) }
@@ -106,6 +106,6 @@ macro_rules! unary { ($($trait:ident $name:ident $bound:ident $op:tt;)*) => { $(
 )* };
 }
 unary! {
-    Neg neg Signed -;
-    Not not Bits !;
+    Neg neg Signed Sets -;
+    Not not Bits CompleteSets !;
 }

@@ -1,7 +1,7 @@
 //! Matrix products and einsum.
 
 use super::rules::dot::{DotRhs, DotToRhs, MatmulOf, MatmulRhs, MatmulToOf, MatmulToRhs};
-use super::rules::einsum::{EinsumRhs, EinsumToRhs};
+use super::rules::einsum::{EinsumRhs, EinsumSets, EinsumToRhs};
 use super::rules::reshard::ProductSets;
 use super::sets::{ProductOf, ProductRhs, Sets};
 use super::shape::{Letters, Shape};
@@ -132,13 +132,18 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         subscripts: &str,
         b: &R,
         out: P,
-    ) -> Typed<T, <R::Shape as EinsumToRhs<S, O, C, P>>::Out, ProductOf<V, R::Sets>>
+    ) -> Typed<
+        T,
+        <R::Shape as EinsumToRhs<S, O, C, P>>::Out,
+        <P as EinsumSets<S, R::Shape, C, ProductOf<V, R::Sets>>>::Out,
+    >
     where
         R::Shape: EinsumToRhs<S, O, C, P>,
         R::Sets: ProductRhs<V>,
+        P: EinsumSets<S, R::Shape, C, ProductOf<V, R::Sets>>,
     {
         let _ = out;
-        let spec = convert::spec::<<R::Shape as EinsumToRhs<S, O, C, P>>::Out, ()>();
+        let spec = convert::spec::<<R::Shape as EinsumToRhs<S, O, C, P>>::Out, P::Out>();
         let b = b.as_untyped();
         Typed::from_rule_result(
             match equal_sizes::einsum::<S, R::Shape>("einsum_to", subscripts, &self.array, b) {

@@ -1,7 +1,7 @@
 //! Reductions over dims, softmax, and argmax.
 
 use super::rules::reduce::{ArgDims, ReduceDims};
-use super::sets::{CompleteFor, Sets};
+use super::sets::{CompleteFor, PositionSets, Sets};
 use super::shape::Shape;
 use super::{Bits, Float, Summed, Typed, op};
 use crate::api::array::Dims;
@@ -109,18 +109,18 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Returns the index of the first maximum along a dim, or with `..` among all elements.
     #[track_caller]
-    pub fn argmax<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V>
+    pub fn argmax<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V::Out>
     where
-        V: CompleteFor<op::argmax>,
+        V: CompleteFor<op::argmax> + PositionSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmax(dims::<S, I>()))
     }
     /// Returns the index of the first minimum along a dim, or with `..` among all elements.
     #[track_caller]
-    pub fn argmin<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V>
+    pub fn argmin<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V::Out>
     where
-        V: CompleteFor<op::argmin>,
+        V: CompleteFor<op::argmin> + PositionSets,
     {
         let _ = along;
         Typed::from_rule_result(self.array.argmin(dims::<S, I>()))

@@ -136,7 +136,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn flip<I: DimNumber>(&self, at: I) -> Self
     where
         S: DimAccess<I::D>,
-        V: super::sets::CompleteSets,
     {
         let _ = at;
         Typed::from_rule_result(self.array.flip(I::NUMBER))

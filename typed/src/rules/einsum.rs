@@ -1,8 +1,10 @@
 //! Rules of einsum with two operands. `einsum!` translates subscripts to the types of this module.
 
 use super::dot::{BatchDimPair, ContractDim, ContractDimTo};
-use super::reshard::Spec;
-use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape};
+use super::reshard::{EmptyOf, LeftUnreduced, Spec};
+use crate::axis::MeshAxis;
+use crate::sets::{GlobalSets, MarkIn, Sets, UnreduceIn};
+use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape, TDim};
 
 /// Dim `I` of the left operand, as a dim of the result.
 pub struct LeftDim<const I: usize>;
@@ -133,4 +135,115 @@ pub trait EinsumToRhs<L, O, C, P> {
 }
 impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, C, P> for R {
     type Out = O::Out;
+}
+
+/// A pair of contracted dims that are sharded the same way, and the set `V` with their axes
+/// unreduced.
+#[diagnostic::on_unimplemented(
+    message = "einsum: dims `{Self}` (left) and `{D2}` (right) are not sharded the same way, so their product cannot be left unreduced",
+    label = "`{Self}` would be contracted with `{D2}`",
+    note = "with `; U: X` in the spec, the dims that are contracted over X are sharded over X in both operands: `reshard` one of them, or leave out `; U: X`"
+)]
+pub trait PartialDim<D2, V> {
+    /// The set with the axes unreduced.
+    type Out: Sets;
+}
+#[diagnostic::do_not_recommend]
+impl<Z, S: UnreduceIn<V>, V> PartialDim<TDim<Z, S>, V> for TDim<Z, S> {
+    type Out = S::Out;
+}
+/// One pair of contracted dims of a product that is left unreduced.
+pub trait PartialPair<L, R, V> {
+    /// The set `V` with the axes of the pair unreduced.
+    type Out: Sets;
+}
+impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, V, const I: usize, const J: usize> PartialPair<L, R, V>
+    for PairedDim<I, J>
+where
+    L::Dim: PartialDim<R::Dim, V>,
+{
+    type Out = <L::Dim as PartialDim<R::Dim, V>>::Out;
+}
+/// The pairs of contracted dims of a product that is left unreduced.
+pub trait PartialPairs<L, R, V> {
+    /// The set `V` with the axes of all pairs unreduced.
+    type Out: Sets;
+}
+impl<L, R, V: Sets> PartialPairs<L, R, V> for () {
+    type Out = V;
+}
+impl<L, R, V, A: PartialPair<L, R, V>> PartialPairs<L, R, V> for (A,) {
+    type Out = A::Out;
+}
+impl<L, R, V, A: PartialPair<L, R, V>, B: PartialPair<L, R, A::Out>> PartialPairs<L, R, V> for (A, B) {
+    type Out = B::Out;
+}
+impl<L, R, V, A: PartialPair<L, R, V>, B: PartialPair<L, R, A::Out>, C: PartialPair<L, R, B::Out>>
+    PartialPairs<L, R, V> for (A, B, C)
+{
+    type Out = C::Out;
+}
+impl<
+    L,
+    R,
+    V,
+    A: PartialPair<L, R, V>,
+    B: PartialPair<L, R, A::Out>,
+    C: PartialPair<L, R, B::Out>,
+    E: PartialPair<L, R, C::Out>,
+> PartialPairs<L, R, V> for (A, B, C, E)
+{
+    type Out = E::Out;
+}
+/// The set of the axes over which the contracted pairs sum, which a spec leaves unreduced: `V`.
+#[diagnostic::on_unimplemented(
+    message = "einsum: the spec leaves the axes of `{V}` unreduced, but the contracted dims sum over the axes of `{Self}`",
+    label = "after `U:` come exactly the axes that shard contracted dims of both operands",
+    note = "`einsum!(\"mk,kn->mn\", a, b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
+)]
+pub trait SummedOver<V> {}
+impl<V> SummedOver<V> for V {}
+
+/// The sets of an einsum of shapes `L` and `R` with a stated result sharding.
+///
+/// They are plain, or unreduced over the axes that shard contracted dims of both operands. `C` is
+/// the contracted pairs, `V` the sets that the operands' sets combine to.
+#[diagnostic::on_unimplemented(
+    message = "einsum: an einsum of values with the sets `{V}` cannot leave its sum to this spec",
+    label = "a product is left unreduced outside of `shard_map`, and then has plain operands",
+    note = "in a body of `shard_map`, leave out `; U: X`: the product varies over `X`, and `.psum(X)` makes the sum"
+)]
+pub trait EinsumSets<L, R, C, V> {
+    /// The sets of the result.
+    type Out: Sets;
+}
+macro_rules! stated { ($($s:ident)*) => {
+    #[diagnostic::do_not_recommend]
+    impl<L, R, C, V: Sets, $($s),*> EinsumSets<L, R, C, V> for ($($s,)*) { type Out = V; }
+} }
+stated!();
+stated!(S1);
+stated!(S1 S2);
+stated!(S1 S2 S3);
+stated!(S1 S2 S3 S4);
+stated!(S1 S2 S3 S4 S5);
+stated!(S1 S2 S3 S4 S5 S6);
+stated!(S1 S2 S3 S4 S5 S6 S7);
+stated!(S1 S2 S3 S4 S5 S6 S7 S8);
+type UnreducedOver<A, M> = <A as MarkIn<EmptyOf<M>>>::Unreduced;
+impl<L, R, C: PartialPairs<L, R, EmptyOf<A>>, P, A: MeshAxis> EinsumSets<L, R, C, ()>
+    for LeftUnreduced<P, (A,)>
+where
+    (A,): MarkIn<EmptyOf<A>>,
+    C::Out: SummedOver<UnreducedOver<(A,), A>>,
+{
+    type Out = GlobalSets<UnreducedOver<(A,), A>>;
+}
+impl<L, R, C: PartialPairs<L, R, EmptyOf<A>>, P, A: MeshAxis, B> EinsumSets<L, R, C, ()>
+    for LeftUnreduced<P, (A, B)>
+where
+    (A, B): MarkIn<EmptyOf<A>>,
+    C::Out: SummedOver<UnreducedOver<(A, B), A>>,
+{
+    type Out = GlobalSets<UnreducedOver<(A, B), A>>;
 }

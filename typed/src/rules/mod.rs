@@ -18,6 +18,7 @@ pub mod dot;
 pub mod einsum;
 pub mod halo;
 pub mod join;
+pub mod leading;
 pub mod matrices;
 pub mod rearrange;
 pub mod reduce;

@@ -139,7 +139,8 @@ plain!(S1 S2 S3 S4 S5);
 plain!(S1 S2 S3 S4 S5 S6);
 plain!(S1 S2 S3 S4 S5 S6 S7);
 plain!(S1 S2 S3 S4 S5 S6 S7 S8);
-type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
+/// The empty set of axes of the mesh of axis `A`.
+pub(super) type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
 macro_rules! marked { ($([$($a:ident)*] $axes:ty;)*) => { $(
     marked!(@ LeftUnreduced Unreduced [$($a)*] $axes);
     marked!(@ MarkedReduced Reduced [$($a)*] $axes);

@@ -3,7 +3,7 @@
 use super::reshape_dims::UnshardedDim;
 use crate::axis::{MeshAxis, Shard};
 use crate::shape::{DimAccess, DimType, Shape, Stretch, TDim};
-use crate::size::{AddSize, DivideUp, MulSize, Size, SizeAtMost, SizesAddTo, SplitsOver, SubSize};
+use crate::size::{AddSize, DivideUp, MulSize, Num, Size, SizeAtMost, SizesAddTo, SplitsOver, SubSize};
 
 /// A pair of dims that can be concatenated.
 ///
@@ -134,6 +134,17 @@ impl<Z: MulSize<K>, K> TileDim<K> for TDim<Z> {
 impl<K: Size> TileDim<K> for Stretch {
     type Out = TDim<K>;
 }
+/// A dim of at least `K` elements, of which the `K` largest can be taken.
+#[diagnostic::on_unimplemented(
+    message = "top_k: a dim `{Self}` does not have the `{K}` elements that are to be taken",
+    label = "the number of elements taken is at most the dim's size",
+    note = "for sizes known at run time only state the result: `x.then::<T![..]>(|x| x.top_k(..).0)`"
+)]
+pub trait TopDim<K>: DimType {}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Shard, K: SizeAtMost<Z>> TopDim<K> for TDim<Z, S> {}
+#[diagnostic::do_not_recommend]
+impl<K: SizeAtMost<Num<1>>> TopDim<K> for Stretch {}
 /// A shape that differs from `S` only in dim `I`.
 #[diagnostic::on_unimplemented(
     message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",

@@ -10,7 +10,7 @@ use atmesh_typed::axis::{MeshAxis, MeshType};
 use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use atmesh_typed::rules::broadcast::{ZipOf, ZipRhs};
 use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
-use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
+use atmesh_typed::rules::einsum::{EinsumRhs, EinsumSets, EinsumToRhs};
 use atmesh_typed::rules::join::{ConcatSets, ConcatShapes, SplitShapes};
 use atmesh_typed::rules::reduce::ReduceDims;
 use atmesh_typed::rules::reshape_dims::{
@@ -19,14 +19,14 @@ use atmesh_typed::rules::reshape_dims::{
 use atmesh_typed::rules::reshard::{ProductSets, ReshardTo, Spec};
 use atmesh_typed::rules::select::SelectRhs;
 use atmesh_typed::rules::slice::{
-    CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, StridedDim, TileDim,
+    CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, StridedDim, TileDim, TopDim,
 };
 use atmesh_typed::rules::take::{
     AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, Matrices, TakeOf, TakeRhs, UpdateOf,
 };
 use atmesh_typed::sets::{
-    AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, ProductRhs, ScalarSets, Sets,
-    State, VaryingAxes,
+    AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, PositionSets, ProductRhs,
+    ScalarSets, Sets, State, VaryingAxes,
 };
 use atmesh_typed::shape::{DimAccess, DimInfo, Insert, OtherDim, Push, Shape, Stretch, TDim};
 use atmesh_typed::size::{Num, Size};
@@ -68,6 +68,7 @@ rules! {
     [L, LV, R: ZipRhs<L>, RV: MulRhs<LV>] Mul<L, LV, R, RV>: R::Out, RV::Out;
     [S, V: CompleteSets, I: ReduceDims<S>] Reduce<S, V, I>: I::Out, V;
     [S, V: Sets, I: ReduceDims<S>] ReduceSum<S, V, I>: I::Out, V;
+    [S, V: CompleteSets + PositionSets, I: ReduceDims<S>] Position<S, V, I>: I::Out, <V as PositionSets>::Out;
     [S: Shape, V: CompleteSets, I: ReduceDims<S>] Softmax<S, V, I>: S, V;
     [S: Permute<P>, V: Sets, P] Move<S, V, P>: S::Out, V;
     [S: Insert<I, Stretch>, V: Sets, I] Expand<S, V, I>: S::Out, V;
@@ -76,7 +77,7 @@ rules! {
     [L, LV, R: MatmulRhs<L>, RV: ProductRhs<LV>] Matmul<L, LV, R, RV>: R::Out, RV::Out;
     [L, LV, R: MatmulToRhs<L, P>, RV: ProductRhs<LV>, P: ProductSets<L, R, RV::Out>] MatmulTo<L, LV, R, RV, P>: <R as MatmulToRhs<L, P>>::Out, P::Out;
     [L, LV, R: EinsumRhs<L, O, C>, RV: ProductRhs<LV>, O, C] Einsum<L, LV, R, RV, O, C>: R::Out, RV::Out;
-    [L, LV, R: EinsumToRhs<L, O, C, P>, RV: ProductRhs<LV>, O, C, P] EinsumTo<L, LV, R, RV, O, C, P>: R::Out, RV::Out;
+    [L, LV, R: EinsumToRhs<L, O, C, P>, RV: ProductRhs<LV>, O, C, P: EinsumSets<L, R, C, RV::Out>] EinsumTo<L, LV, R, RV, O, C, P>: R::Out, P::Out;
     [S: DimAccess<I>, V: Sets, R: DimAccess<I> + EqualExceptDim<I, S>, W: AddRhs<V>, I] Concat<S, V, R, W, I>: Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>, W::Out,
         where [Nth<S, I>: JoinDim<Nth<R, I>>, Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>: Shape];
     [S: DimAccess<I>, V: Sets, I, A, B] Cut<S, V, I, A, B>: Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>, V,
@@ -93,11 +94,12 @@ rules! {
     [S: DimAccess<I> + DimAccess<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as DimAccess<J>>::Removed, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
         where [Nth<S, I>: MergeDim<Nth<S, J>>, <S as DimAccess<J>>::Removed: DimAccess<I>, Put<<S as DimAccess<J>>::Removed, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>: Shape];
     [S: DimAccess<I>, V: CompleteSets, I] Along<S, V, I>: S, V, where [S::Dim: UnshardedDim];
-    [S: DimAccess<I>, V: CompleteSets, I] Roll<S, V, I>: S, V;
-    [S: DimAccess<I>, V: CompleteSets, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: UnshardedDim, Put<S, I, TDim<K>>: Shape];
+    [S: DimAccess<I>, V: Sets, I] AlongSum<S, V, I>: S, V, where [S::Dim: UnshardedDim];
+    [S: DimAccess<I>, V: Sets, I] Roll<S, V, I>: S, V;
+    [S: DimAccess<I>, V: CompleteSets, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: UnshardedDim + TopDim<K>, Put<S, I, TDim<K>>: Shape];
     [S: DimAccess<I>, V: CompleteSets, I, A, B] Padded<S, V, I, A, B>: Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>, V,
         where [Nth<S, I>: PadDim<A, B>, Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>: Shape];
-    [S: DimAccess<I>, V: CompleteSets, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
+    [S: DimAccess<I>, V: Sets, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
         where [Nth<S, I>: TileDim<K>, Put<S, I, <Nth<S, I> as TileDim<K>>::Out>: Shape];
     [S: DimAccess<I>, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: TakeOf<S, R, I>, W::Out;
     [S: DimAccess<I>, V, R: IndicesOf<S, I>, W: JoinRhs<V>, I, P: Spec<TakeOf<S, R, I>> + DimsSpec] TakeTo<S, V, R, W, I, P>: P::Out, W::Out;

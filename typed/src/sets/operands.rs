@@ -1,0 +1,174 @@
+//! The sets of operands that operations take, and of the results that follow from them.
+
+use super::{AxisSlot, GlobalSets, Invariant, Reduced, Sets, Unreduced};
+use crate::axis::MeshAxis;
+
+/// Requires that no slot is an unreduced sum.
+#[diagnostic::on_unimplemented(
+    message = "this operation needs a value, not a sum that has not been made (`{Self}`)",
+    label = "the value is unreduced",
+    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
+)]
+pub trait CompleteSets: Sets {}
+impl CompleteSets for () {}
+impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
+/// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
+#[diagnostic::on_unimplemented(
+    message = "`{Op}` needs a value, not a sum over a mesh axis that has not been made: the array is `{Self}`",
+    label = "this array is unreduced: each device has only its part of the sum",
+    note = "make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`; `sum` and `+` of unreduced arrays need no such step"
+)]
+pub trait CompleteFor<Op>: CompleteSets {}
+#[diagnostic::do_not_recommend]
+impl<V: CompleteSets, Op> CompleteFor<Op> for V {}
+/// Requires a value that can be multiplied by a number.
+///
+/// Outside of `shard_map` it is not unreduced. In a body it is not reduced, but may be unreduced.
+#[diagnostic::on_unimplemented(
+    message = "a number cannot scale a value with the sets `{Self}`",
+    label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
+    note = "make the sum first: `.reshard(P![..])`",
+    note = "or scale before the sum: multiply an operand of the product or of the sum by the number"
+)]
+pub trait ScalarSets: Sets {}
+impl ScalarSets for () {}
+#[diagnostic::do_not_recommend]
+impl<V: CompleteSets> ScalarSets for GlobalSets<V> {}
+/// A slot of a value that can be multiplied by a number in a body.
+pub trait ScalarSlot: AxisSlot {}
+impl ScalarSlot for Invariant {}
+#[diagnostic::do_not_recommend]
+impl<A: MeshAxis> ScalarSlot for A {}
+impl<A: MeshAxis> ScalarSlot for Unreduced<A> {}
+/// A slot that is not an unreduced sum.
+#[diagnostic::on_unimplemented(
+    message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
+    label = "the value is unreduced",
+    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
+)]
+pub trait CompleteSlot: AxisSlot {}
+impl CompleteSlot for Invariant {}
+#[diagnostic::do_not_recommend]
+impl<A: MeshAxis> CompleteSlot for A {}
+impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
+/// The sets of a value that is equal on every device: `()`, or empty slots only.
+#[diagnostic::on_unimplemented(
+    message = "a number is equal on every device, so it has no sets of mesh axes such as `{Self}`",
+    label = "expected `T![f32;]`, or in a body of `shard_map` `T![f32;; in Pod]`",
+    note = "in a body, `.pvary(X)` turns it into a value that varies over X"
+)]
+pub trait PlainSets: Sets {}
+impl PlainSets for () {}
+/// Sets of a value whose elements can be converted as `K` says.
+///
+/// The conversions of the parts of an unreduced sum are parts of the converted sum only if both
+/// types are floating-point.
+pub trait ConvertSets<K>: Sets {}
+impl<K> ConvertSets<K> for () {}
+impl<K, V: ConvertSets<K>> ConvertSets<K> for GlobalSets<V> {}
+/// A conversion from a floating-point type to another one, implemented by the crate that knows the
+/// element types.
+pub trait InexactConversion {}
+/// The rule of [`ConvertSets`] for one slot.
+#[diagnostic::on_unimplemented(
+    message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be converted to or from whole numbers or `bool`",
+    label = "the value is unreduced",
+    note = "a sum is rounded once, not each of its parts; make the sum first: `.reshard(P![..])`, in a body of `shard_map` `.psum(X)`"
+)]
+pub trait ConvertSlot<K>: AxisSlot {}
+impl<K> ConvertSlot<K> for Invariant {}
+#[diagnostic::do_not_recommend]
+impl<A: MeshAxis, K> ConvertSlot<K> for A {}
+impl<A: MeshAxis, K> ConvertSlot<K> for Reduced<A> {}
+#[diagnostic::do_not_recommend]
+impl<A: MeshAxis, K: InexactConversion> ConvertSlot<K> for Unreduced<A> {}
+/// The sets of positions in a value with these sets, as `argmax` gives: they have no cotangents, so
+/// none of them is reduced.
+pub trait PositionSets: Sets {
+    /// The sets of the positions.
+    type Out: Sets;
+}
+impl PositionSets for () {
+    type Out = ();
+}
+impl<V: Sets> PositionSets for GlobalSets<V> {
+    type Out = ();
+}
+/// The rule of [`PositionSets`] for one slot.
+pub trait PositionSlot: AxisSlot {
+    /// The slot of the positions.
+    type Out: AxisSlot;
+}
+impl PositionSlot for Invariant {
+    type Out = Invariant;
+}
+impl<A: MeshAxis> PositionSlot for A {
+    type Out = A;
+}
+impl<A: MeshAxis> PositionSlot for Reduced<A> {
+    type Out = Invariant;
+}
+impl<A: MeshAxis> PositionSlot for Unreduced<A> {
+    type Out = Invariant;
+}
+/// Requires slots that are all reduced or empty.
+pub trait OnlyReduced: Sets {}
+/// A slot that is reduced or empty.
+#[diagnostic::on_unimplemented(
+    message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be an operand of a product of matrices",
+    label = "the value is unreduced",
+    note = "make the sum first: `.reshard(P![..])`"
+)]
+pub trait ReducedSlot: AxisSlot {}
+impl ReducedSlot for Invariant {}
+impl<A: MeshAxis> ReducedSlot for Reduced<A> {}
+/// The sets of cotangents: unreduced and reduced are exchanged.
+pub trait Dual: Sets {
+    /// The sets of the cotangent.
+    type Cotangent: Sets;
+}
+/// The slot of cotangents.
+pub trait DualSlot: AxisSlot {
+    /// The slot of the cotangent.
+    type Cotangent: AxisSlot;
+}
+impl DualSlot for Invariant {
+    type Cotangent = Invariant;
+}
+impl<A: MeshAxis> DualSlot for A {
+    type Cotangent = A;
+}
+impl<A: MeshAxis> DualSlot for Unreduced<A> {
+    type Cotangent = Reduced<A>;
+}
+impl<A: MeshAxis> DualSlot for Reduced<A> {
+    type Cotangent = Unreduced<A>;
+}
+impl Dual for () {
+    type Cotangent = ();
+}
+impl<S: Dual> Dual for GlobalSets<S> {
+    type Cotangent = GlobalSets<S::Cotangent>;
+}
+
+macro_rules! empty {
+    ($a:ident) => {
+        Invariant
+    };
+}
+macro_rules! slots { ($($a:ident $b:ident),*) => {
+    impl PlainSets for ($(empty!($a),)*) {}
+    impl<$($a: CompleteSlot),*> CompleteSets for ($($a,)*) {}
+    #[diagnostic::do_not_recommend]
+    impl<$($a: ScalarSlot),*> ScalarSets for ($($a,)*) {}
+    impl<Kind, $($a: ConvertSlot<Kind>),*> ConvertSets<Kind> for ($($a,)*) {}
+    impl<$($a: PositionSlot),*> PositionSets for ($($a,)*) { type Out = ($($a::Out,)*); }
+    impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
+    impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
+} }
+slots!(A B);
+slots!(A B, C D);
+slots!(A B, C D, E F);
+slots!(A B, C D, E F, G H);
+slots!(A B, C D, E F, G H, I J);
+slots!(A B, C D, E F, G H, I J, K L);
