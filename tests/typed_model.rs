@@ -3,7 +3,7 @@
 #![cfg(feature = "typed")]
 
 // the typed program is the example
-#[allow(dead_code, missing_docs, unreachable_pub)]
+#[allow(dead_code, unreachable_pub)]
 #[path = "../examples/typed_transformer.rs"]
 mod typed_transformer;
 
@@ -72,8 +72,8 @@ fn dropout(x: Array, keep: &Array) -> Array {
 fn loss(pod: &Mesh, p: &Params, e: &Examples) -> Array {
     let x = (p.table.take_to(&e.tokens, 0, p!["Data"]) + &p.positions).astype(BF16);
     let x = &x + dropout(attend(pod, &layer_norm(&x, p), p), &e.keep);
-    let hidden = layer_norm(&x, p).matmul(&p.up.astype(BF16)).gelu();
-    let x = &x + dropout(hidden.matmul_to(&p.down.astype(BF16), p!["Data"]), &e.keep);
+    let hidden = layer_norm(&x, p).matmul(p.up.astype(BF16)).gelu();
+    let x = &x + dropout(hidden.matmul_to(p.down.astype(BF16), p!["Data"]), &e.keep);
     let logits = layer_norm(&x, p).astype(F32).matmul(&p.logits);
     let next = e.next.expand_dims(2);
     -logits.log_softmax(2).take_along_axis_to(&next, 2, p!["Data"]).mean(..)
