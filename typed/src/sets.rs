@@ -8,8 +8,9 @@
 mod operands;
 
 pub use operands::{
-    CompleteFor, CompleteSets, CompleteSlot, ConvertSets, ConvertSlot, Dual, DualSlot, InexactConversion,
-    OnlyReduced, PlainSets, PositionSets, PositionSlot, ReducedSlot, ScalarSets, ScalarSlot,
+    CompleteFor, CompleteSets, CompleteSlot, CompleteValue, Completeness, ConvertsAs, Dual, DualSlot,
+    InexactConversion, OnlyReduced, PartialSum, PlainSets, PositionSets, PositionSlot, ReducedSlot,
+    ScalarSets, ScalarSlot,
 };
 
 use crate::axis::{MeshAxis, MeshInfo, MeshType, Unsharded, first_mesh};
@@ -37,23 +38,29 @@ pub enum State {
 /// The state of a value along one mesh axis, as a type: [`Invariant`], the axis itself (the value
 /// varies over it), [`Unreduced`] or [`Reduced`].
 pub trait AxisSlot: 'static {
+    /// Whether the value is an unreduced sum over the axis.
+    type Completeness: Completeness;
     /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;
     /// The mesh of the axis. `None` if the value is equal along the axis.
     const MESH: Option<MeshInfo> = None;
 }
 impl AxisSlot for Invariant {
+    type Completeness = CompleteValue;
     const STATE: Option<(&'static str, State)> = None;
 }
 impl<A: MeshAxis> AxisSlot for A {
+    type Completeness = CompleteValue;
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Varying));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> AxisSlot for Unreduced<A> {
+    type Completeness = PartialSum;
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Unreduced));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> AxisSlot for Reduced<A> {
+    type Completeness = CompleteValue;
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Reduced));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
@@ -67,15 +74,19 @@ impl<A: MeshAxis> VaryingSlot for A {}
 ///
 /// They are `()` outside of `shard_map`, otherwise a tuple with one slot for each mesh axis.
 pub trait Sets: 'static {
+    /// Whether the value is an unreduced sum over some axis.
+    type Completeness: Completeness;
     /// The state of each slot, in mesh order.
     const STATES: &'static [Option<(&'static str, State)>];
     /// The mesh of the axes. `None` if the value is equal along all axes.
     const MESH: Option<MeshInfo> = None;
 }
 impl Sets for () {
+    type Completeness = CompleteValue;
     const STATES: &'static [Option<(&'static str, State)>] = &[];
 }
 impl<S: Sets> Sets for GlobalSets<S> {
+    type Completeness = S::Completeness;
     const STATES: &'static [Option<(&'static str, State)>] = S::STATES;
     const MESH: Option<MeshInfo> = S::MESH;
 }
@@ -354,8 +365,14 @@ pub trait Mentioned<B> {}
 impl<B> Mentioned<B> for Invariant {}
 impl<A: MeshAxis> Mentioned<A> for A {}
 
+/// The completeness of a value with these slots.
+macro_rules! completeness {
+    ($a:ident) => { $a::Completeness };
+    ($a:ident $($b:ident)+) => { <$a::Completeness as Completeness>::And<completeness!($($b)+)> };
+}
 macro_rules! sets { ($($a:ident $b:ident),*) => {
     impl<$($a: AxisSlot),*> Sets for ($($a,)*) {
+        type Completeness = completeness!($($a)*);
         const STATES: &'static [Option<(&'static str, State)>] = &[$($a::STATE),*];
         const MESH: Option<MeshInfo> = first_mesh(&[$($a::MESH),*]);
     }

@@ -4,7 +4,7 @@ use super::operands::{AddResult, JoinResult, JoinsElem, MulResult, RightOperand}
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::rules::select::SelectRhs;
 use super::sets::{
-    AddRhs, CompleteFor, CompleteSets, ConvertSets, InexactConversion, JoinOf, JoinRhs, MulRhs, Sets,
+    AddRhs, CompleteFor, CompleteSets, ConvertsAs, InexactConversion, JoinOf, JoinRhs, MulRhs, Sets,
 };
 use super::shape::Shape;
 use super::{Bits, Float, Integer, Number, NumberOf, Signed, Typed, equal_sizes, op};
@@ -80,7 +80,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn convert<U: Element>(&self) -> Typed<U, S, V>
     where
-        V: ConvertSets<Conversion<T, U>>,
+        V::Completeness: ConvertsAs<Conversion<T, U>>,
     {
         Typed::from_rule_result(self.array.astype(U::DTYPE))
     }
@@ -95,7 +95,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
 }
 
-/// A conversion of elements from `T` to `U`, for [`ConvertSets`].
+/// A conversion of elements from `T` to `U`, for [`ConvertsAs`].
 pub struct Conversion<T, U>(PhantomData<fn() -> (T, U)>);
 impl<T: Float, U: Float> InexactConversion for Conversion<T, U> {}
 

@@ -29,7 +29,7 @@ pub enum HaloEdge<T> {
 /// The shape `S` with a rim of `K` elements on both sides of dim `I`.
 pub type HaloShape<S, I, K> = ReplaceDim<S, I, <DimAt<S, I> as HaloDim<K>>::Out>;
 /// The shape `S` without the rim of dim `I`.
-pub type BlockShape<S, I> = ReplaceDim<S, I, <DimAt<S, I> as RimDim>::Block>;
+pub type CenterShape<S, I> = ReplaceDim<S, I, <DimAt<S, I> as RimDim>::Block>;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Returns the block with `K` elements of each neighbour along a mesh axis, in a `shard_map`
@@ -105,11 +105,11 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Returns the block of a dim with a rim: the elements at their own positions.
     #[track_caller]
-    pub fn center<I: DimNumber>(&self, at: I) -> Typed<T, BlockShape<S, I::D>, V>
+    pub fn center<I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
     where
         S: DimAccess<I::D>,
         DimAt<S, I::D>: RimDim,
-        BlockShape<S, I::D>: Shape,
+        CenterShape<S, I::D>: Shape,
     {
         let _ = at;
         self.block_at::<I>(0)
@@ -119,12 +119,12 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ///
     /// `B` is at most the width of the rim. The dim has the size of the block.
     #[track_caller]
-    pub fn before<B, I: DimNumber>(&self, at: I) -> Typed<T, BlockShape<S, I::D>, V>
+    pub fn before<B, I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
     where
         S: DimAccess<I::D>,
         DimAt<S, I::D>: RimDim,
         B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
-        BlockShape<S, I::D>: Shape,
+        CenterShape<S, I::D>: Shape,
     {
         let _ = at;
         self.block_at::<I>(-(B::VALUE.unwrap_or(0) as i64))
@@ -134,23 +134,23 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ///
     /// `B` is at most the width of the rim. The dim has the size of the block.
     #[track_caller]
-    pub fn after<B, I: DimNumber>(&self, at: I) -> Typed<T, BlockShape<S, I::D>, V>
+    pub fn after<B, I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
     where
         S: DimAccess<I::D>,
         DimAt<S, I::D>: RimDim,
         B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
-        BlockShape<S, I::D>: Shape,
+        CenterShape<S, I::D>: Shape,
     {
         let _ = at;
         self.block_at::<I>(B::VALUE.unwrap_or(0) as i64)
     }
     /// Returns the block of dim `I`, shifted by `by` positions into its rim.
     #[track_caller]
-    fn block_at<I: DimNumber>(&self, by: i64) -> Typed<T, BlockShape<S, I::D>, V>
+    fn block_at<I: DimNumber>(&self, by: i64) -> Typed<T, CenterShape<S, I::D>, V>
     where
         S: DimAccess<I::D>,
         DimAt<S, I::D>: RimDim,
-        BlockShape<S, I::D>: Shape,
+        CenterShape<S, I::D>: Shape,
     {
         let width = <DimAt<S, I::D> as RimDim>::Width::VALUE.unwrap_or(0);
         let size = self.array.shape().map_or(2 * width, |shape| shape[I::NUMBER]).saturating_sub(2 * width);

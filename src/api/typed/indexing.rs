@@ -3,7 +3,7 @@
 use super::convert::spec;
 use super::rules::reshard::Spec;
 use super::rules::take::{
-    AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, Matrices, TakeOf, TakeRhs, UpdateOf,
+    AlignRhs, AlignToRhs, AtRhs, DiagonalShape, DimsSpec, IndicesOf, TakeOf, TakeRhs, UpdateOf,
 };
 use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Push, Shape, TDim};
@@ -250,7 +250,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn tril(&self, k: i64) -> Self
     where
-        S: Matrices,
+        S: DiagonalShape,
         V: CompleteSets,
     {
         Typed::from_rule_result(self.array.tril(k))
@@ -269,7 +269,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn triu(&self, k: i64) -> Self
     where
-        S: Matrices,
+        S: DiagonalShape,
         V: CompleteSets,
     {
         Typed::from_rule_result(self.array.triu(k))

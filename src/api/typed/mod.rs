@@ -133,7 +133,7 @@ pub use elementwise::{Condition, Conversion};
 pub use fourier::{ComplexElement, ComplexPart, Parts, Transformed};
 pub use grad::{CotangentOf, HasCotangent, TypedPullback, grad, value_and_grad, vjp};
 pub use half::{bf16, f16};
-pub use halo::{BlockShape, HaloEdge, HaloShape};
+pub use halo::{CenterShape, HaloEdge, HaloShape};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
 pub use loops::{
     BatchOf, Batches, ExampleOf, Examples, RowOf, Slices, StackOf, Stacks, StepOf, StepRange, scan,

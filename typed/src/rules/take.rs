@@ -269,9 +269,9 @@ impl<P: Shape, U: ZipRhs<P, Out: SameType<P>>> UpdateOf<P> for U {}
     message = "an array of shape `{Self}` has no diagonal",
     label = "expected at least two dims"
 )]
-pub trait Matrices: Shape {}
+pub trait DiagonalShape: Shape {}
 #[diagnostic::do_not_recommend]
-impl<S: DimAccess<D<1>>> Matrices for S {}
+impl<S: DimAccess<D<1>>> DiagonalShape for S {}
 
 /// A spec that shards dims, and leaves no sum unreduced: `P![X, _]`, without `; U: ..`.
 #[diagnostic::on_unimplemented(

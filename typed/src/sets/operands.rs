@@ -9,7 +9,7 @@ use crate::axis::MeshAxis;
     label = "the value is unreduced",
     note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
-pub trait CompleteSets: Sets {}
+pub trait CompleteSets: Sets<Completeness = CompleteValue> {}
 impl CompleteSets for () {}
 impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
 /// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
@@ -46,7 +46,7 @@ impl<A: MeshAxis> ScalarSlot for Unreduced<A> {}
     label = "the value is unreduced",
     note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
-pub trait CompleteSlot: AxisSlot {}
+pub trait CompleteSlot: AxisSlot<Completeness = CompleteValue> {}
 impl CompleteSlot for Invariant {}
 #[diagnostic::do_not_recommend]
 impl<A: MeshAxis> CompleteSlot for A {}
@@ -59,29 +59,38 @@ impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
 )]
 pub trait PlainSets: Sets {}
 impl PlainSets for () {}
-/// Sets of a value whose elements can be converted as `K` says.
+/// Whether a value is complete or an unreduced sum over some axis: [`CompleteValue`] or
+/// [`PartialSum`].
+pub trait Completeness: 'static {
+    /// The completeness of a value with a slot of this one and of `B`.
+    type And<B: Completeness>: Completeness;
+}
+/// The completeness of a value that is not unreduced over any axis.
+pub struct CompleteValue;
+/// The completeness of a value that is an unreduced sum over some axis.
+pub struct PartialSum;
+impl Completeness for CompleteValue {
+    type And<B: Completeness> = B;
+}
+impl Completeness for PartialSum {
+    type And<B: Completeness> = PartialSum;
+}
+/// The completeness of a value whose elements can be converted as `K` says.
 ///
 /// The conversions of the parts of an unreduced sum are parts of the converted sum only if both
 /// types are floating-point.
-pub trait ConvertSets<K>: Sets {}
-impl<K> ConvertSets<K> for () {}
-impl<K, V: ConvertSets<K>> ConvertSets<K> for GlobalSets<V> {}
-/// A conversion from a floating-point type to another one, implemented by the crate that knows the
-/// element types.
-pub trait InexactConversion {}
-/// The rule of [`ConvertSets`] for one slot.
 #[diagnostic::on_unimplemented(
-    message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be converted to or from whole numbers or `bool`",
+    message = "a sum over a mesh axis that has not been made cannot be converted to or from whole numbers or `bool`",
     label = "the value is unreduced",
     note = "a sum is rounded once, not each of its parts; make the sum first: `.reshard(P![..])`, in a body of `shard_map` `.psum(X)`"
 )]
-pub trait ConvertSlot<K>: AxisSlot {}
-impl<K> ConvertSlot<K> for Invariant {}
+pub trait ConvertsAs<K>: Completeness {}
+impl<K> ConvertsAs<K> for CompleteValue {}
 #[diagnostic::do_not_recommend]
-impl<A: MeshAxis, K> ConvertSlot<K> for A {}
-impl<A: MeshAxis, K> ConvertSlot<K> for Reduced<A> {}
-#[diagnostic::do_not_recommend]
-impl<A: MeshAxis, K: InexactConversion> ConvertSlot<K> for Unreduced<A> {}
+impl<K: InexactConversion> ConvertsAs<K> for PartialSum {}
+/// A conversion from a floating-point type to another one, implemented by the crate that knows the
+/// element types.
+pub trait InexactConversion {}
 /// The sets of positions in a value with these sets, as `argmax` gives: they have no cotangents, so
 /// none of them is reduced.
 pub trait PositionSets: Sets {
@@ -161,7 +170,6 @@ macro_rules! slots { ($($a:ident $b:ident),*) => {
     impl<$($a: CompleteSlot),*> CompleteSets for ($($a,)*) {}
     #[diagnostic::do_not_recommend]
     impl<$($a: ScalarSlot),*> ScalarSets for ($($a,)*) {}
-    impl<Kind, $($a: ConvertSlot<Kind>),*> ConvertSets<Kind> for ($($a,)*) {}
     impl<$($a: PositionSlot),*> PositionSets for ($($a,)*) { type Out = ($($a::Out,)*); }
     impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
     impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
