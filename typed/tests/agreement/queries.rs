@@ -22,7 +22,7 @@ use atmesh_typed::rules::slice::{
     CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, StridedDim, TileDim, TopDim,
 };
 use atmesh_typed::rules::take::{
-    AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, Matrices, TakeOf, TakeRhs, UpdateOf,
+    AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, DiagonalShape, TakeOf, TakeRhs, UpdateOf,
 };
 use atmesh_typed::sets::{
     AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, PositionSets, ProductRhs,
@@ -107,7 +107,7 @@ rules! {
     [S: DimAccess<I>, V, R: AlignToRhs<S, I>, W: JoinRhs<V>, I, P: Spec<R::Out> + DimsSpec] TakeAlongTo<S, V, R, W, I, P>: P::Out, W::Out;
     [S: DimAccess<I>, V: CompleteSets, R: AtRhs<S, I>, W: JoinRhs<V>, I, U: UpdateOf<TakeOf<S, R, I>>, X: JoinRhs<W::Out>] Update<S, V, R, W, I, U, X>: S, X::Out;
     [S: Push<TDim<K>>, V: CompleteSets, K: Size] OneHot<S, V, K>: S::Out, V;
-    [S: Matrices, V: CompleteSets] Triangle<S, V>: S, V;
+    [S: DiagonalShape, V: CompleteSets] Triangle<S, V>: S, V;
     [S: Shape, V: CompleteSets, A: VaryingAxes<V>] Psum<S, V, A>: S, A::Removed;
     [S: GatherAt<A, I>, V: CompleteSets, A: AddTo<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
     [S: ScatterAt<A, I>, V: CompleteSets, A: VaryingAxes<V>, I] PsumScatter<S, V, A, I>: S::Out, V;
