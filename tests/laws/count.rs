@@ -20,10 +20,6 @@ struct Sent {
     reduces: Option<Reducer>,
     /// For a fetch, the value that is fetched; for a reduction, its result.
     value: Slot,
-    /// True if the blocks of that value, or those that its readers compute, differ in size. Then a
-    /// block of all axes need not be within the block of the first ones, and messages cross these,
-    /// too.
-    uneven: bool,
 }
 
 impl Sent {
@@ -89,25 +85,9 @@ fn count(p: &SpmdProgram, path: &[(usize, usize)], times: (u64, bool), out: &mut
             Step::Local { .. } | Step::Print { .. } => {}
         }
         if sent.all() > 0 {
-            let value = &p.slots[sent.value];
-            sent.uneven = is_uneven(&value.layout.dims, &value.shape[..]) || reader_is_uneven(p, step);
             out.push(sent);
         }
     }
-}
-
-/// Returns true if the shards of a dimension differ in size.
-fn is_uneven(dims: &[DimLayout], sizes: &[usize]) -> bool {
-    dims.iter().zip(sizes).any(|(dim, size)| !size.is_multiple_of(dim.num_shards()))
-}
-
-/// Returns true if the step fetches for a loop nest whose loops are split unevenly.
-fn reader_is_uneven(p: &SpmdProgram, step: &Step) -> bool {
-    let Step::Fetch { requests, .. } = step else { return false };
-    requests.iter().any(|r| match &p.steps[r.consumer_step] {
-        Step::Local { nest, layout, .. } => is_uneven(layout, &nest.extents),
-        _ => false,
-    })
 }
 
 fn volume(region: &[(i64, i64)]) -> u64 {
@@ -164,8 +144,7 @@ fn row_faults(mesh: Option<&Mesh>, row: &Collective, sent: &[&Sent]) -> Vec<Stri
         let along = differing(mesh, sent);
         let named = |a: &Axis| row.axes.contains(*a);
         let moved = |a: Axis| along.contains(&a) || mesh.axis_size(a).unwrap_or(1) == 1;
-        let crossing = sent.iter().any(|s| s.uneven);
-        if !(crossing || along.iter().all(named)) || !row.requested && !row.axes.iter().all(moved) {
+        if !along.iter().all(named) || !row.requested && !row.axes.iter().all(moved) {
             wrong.push(format!("axes: the row says {}, and messages are along {along:?}", row.axes));
         }
     }

@@ -67,6 +67,7 @@ pub(crate) fn list_collectives(
                         all.messages += c.messages;
                         all.exact &= c.exact;
                         all.messages_exact &= c.messages_exact;
+                        all.axes.extend_unique(&c.axes);
                     }
                     None => list.push(c),
                 }
@@ -203,7 +204,7 @@ impl Classifier<'_> {
         let size = stored.dtype.size() as u64;
         let called = self.user_exchange(src, needs);
         let asked = called.is_some() || self.infos[first].constrained || self.infos[first].requested;
-        let (kind, axes, reason) = match called {
+        let (kind, mut axes, reason) = match called {
             Some(UserExchange { kind, axes, origin, .. }) => {
                 why = origin.clone();
                 (kind, axes.clone(), call_text(origin, axes))
@@ -213,6 +214,9 @@ impl Classifier<'_> {
                 (name.kind, touched_axes_of(self.mesh(), &name.sub_axes), name.reason)
             }
         };
+        if seen.messages_exact {
+            axes.extend_unique(&self.crossed_axes(seen.receipts(&query)));
+        }
         let (sake, before) = (self.infos[first].for_consumer.clone(), self.infos[first].hoisted_from.clone());
         let part = match p.steps[first].loop_nest() {
             Some(s) if s.copied_operand().is_some() => CollectiveRole::Result,
@@ -226,6 +230,14 @@ impl Classifier<'_> {
             hoisted_from: before,
             ..collective
         })
+    }
+
+    /// Returns the mesh axes along which the devices receive.
+    ///
+    /// Blocks of uneven sizes are not nested, so messages may cross axes that no sub-axis of the
+    /// exchange names.
+    pub(super) fn crossed_axes(&self, receipts: &[Receipt]) -> Axes {
+        touched_axes_of(self.mesh(), &differing_axes(self.mesh(), receipts))
     }
 
     fn consumer(&self, src: Slot, n: &FetchRequest) -> Option<Consumer<'_>> {

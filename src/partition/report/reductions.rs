@@ -8,7 +8,8 @@ use crate::partition::collective::{Collective, CollectiveKind};
 use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::draft::copy_nest;
-use crate::partition::program::{Slot, Step, StepOrigin};
+use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::report::sampling::{MAX_COUNTED_DEVICES, Receipt};
 use crate::partition::tree_reduce;
 
 impl Classifier<'_> {
@@ -72,6 +73,9 @@ impl Classifier<'_> {
         {
             (kind, axes_named) = (*asked, over.clone());
         }
+        if small.is_none() && p.devices <= MAX_COUNTED_DEVICES && !is_nested(stored, &p.slots[out]) {
+            axes_named.extend_unique(&self.crossed_axes(&self.receipts_of(k)));
+        }
         let why = &p.origins[k];
         let size = stored.dtype.size() as u64;
         let mut key = Vec::new();
@@ -92,6 +96,15 @@ impl Classifier<'_> {
             hoisted_from: before,
             ..new_collective(k, (kind, axes_named), &c, size, &seen, why, reason)
         })
+    }
+
+    /// Returns from which devices each device receives in a step.
+    fn receipts_of(&self, k: usize) -> Vec<Receipt> {
+        let of = |device| {
+            let senders = self.p.transfers(k, device).into_iter().map(|t| t.from).filter(|d| *d != device);
+            Receipt { device, senders: senders.collect() }
+        };
+        (0..self.p.devices).map(of).collect()
     }
 
     /// Returns the axes along which the second half of an all-reduce gathers blocks of `out`, of
@@ -182,6 +195,15 @@ impl Classifier<'_> {
             Some(_) | None => format!("the value is unreduced over {axes}"),
         }
     }
+}
+
+/// Returns true if each device's block of `out` is within its block of `src`. Then a reduction
+/// sends along the axes that it reduces over only.
+fn is_nested(src: &StoredValue, out: &StoredValue) -> bool {
+    let mut dims = src.layout.dims.iter().zip(&out.layout.dims).zip(&src.shape[..]);
+    dims.all(|((src, out), size)| {
+        out.sub_axes.starts_with(&src.sub_axes) && size.is_multiple_of(out.num_shards())
+    })
 }
 
 /// Says of which values a reduction consists, and what happens to them. `finds` is true if one

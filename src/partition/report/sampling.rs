@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The maximum number of devices that are all counted.
-const MAX_COUNTED_DEVICES: usize = 64;
+pub(super) const MAX_COUNTED_DEVICES: usize = 64;
 /// The number of devices in a sample.
 const SAMPLED_DEVICES: usize = 16;
 
