@@ -1,5 +1,7 @@
 //! Mesh axes, and the sharding of one dimension over them.
 
+use crate::sealed::{Seal, SealedOrDeclared};
+
 /// A mesh axis: a unit struct declared by `mesh!`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mesh axis",
@@ -7,7 +9,7 @@
     note = "mesh axes are declared with their mesh: `mesh! {{ pub struct Pod {{ X: 2, Y: 4 }} }}`",
     note = "in a generic function: `A: MeshAxis`"
 )]
-pub trait MeshAxis: Copy + 'static {
+pub trait MeshAxis: SealedOrDeclared + Copy + 'static {
     /// The mesh of this axis.
     type Mesh: MeshType + HasAxis<Self>;
     /// The number of devices along the axis: a `typenum` integer, or [`RunTimeSize`].
@@ -27,7 +29,7 @@ pub trait MeshAxis: Copy + 'static {
     label = "not a mesh",
     note = "declare one: `mesh! {{ pub struct Pod {{ X: 2, Y: 4 }} }}`"
 )]
-pub trait MeshType: Copy + 'static {
+pub trait MeshType: SealedOrDeclared + Copy + 'static {
     /// The empty set of axes: the set of a value inside `shard_map` that is equal on every device.
     type Empty: crate::sets::Sets;
     /// The name of the mesh.
@@ -79,14 +81,20 @@ pub(crate) const fn first_mesh(of: &[Option<MeshInfo>]) -> Option<MeshInfo> {
     note = "an array is on one mesh: create it on the mesh that declares `{A}`",
     note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`"
 )]
-pub trait HasAxis<A> {}
+pub trait HasAxis<A>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
 /// States that two axes of one mesh differ. `mesh!` implements it for every pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
     label = "one axis, or axes of two meshes",
     note = "in a generic function say that they differ: `A: MeshAxis + DistinctAxis<B>`"
 )]
-pub trait DistinctAxis<B> {}
+pub trait DistinctAxis<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
 
 /// The size of an axis that is given when the mesh is created: `mesh! { struct Pod { Data: ? } }`.
 pub struct RunTimeSize;
@@ -112,9 +120,16 @@ pub trait Shard: Distinct<Unsharded> + 'static {
     label = "not axes of `{M}`",
     note = "an array is on one mesh: create it on the mesh that declares these axes"
 )]
-pub trait ShardOn<M>: Shard {}
-impl<M> ShardOn<M> for Unsharded {}
-impl<A: MeshAxis, M: HasAxis<A>> ShardOn<M> for A {}
+pub trait ShardOn<M>: Shard {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
+impl<M> ShardOn<M> for Unsharded {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis, M: HasAxis<A>> ShardOn<M> for A {
+    const SEAL: Seal = Seal;
+}
 /// Requires an unsharded dim.
 #[diagnostic::on_unimplemented(
     message = "an array that is created in a `shard_map` body is unsharded, not sharded over `{Self}`",
@@ -139,7 +154,7 @@ macro_rules! split { ($($a:ident)+) => {
         const AXES: &'static [(&'static str, Option<usize>)] = &[$(($a::NAME, $a::SIZE)),+];
         const MESH: Option<MeshInfo> = first_mesh(&[$(Some($a::Mesh::INFO)),+]);
     }
-    impl<M: $(HasAxis<$a> +)+, $($a: MeshAxis),+> ShardOn<M> for ($($a,)+) {}
+    impl<M: $(HasAxis<$a> +)+, $($a: MeshAxis),+> ShardOn<M> for ($($a,)+) { const SEAL: Seal = Seal; }
     impl<$($a: MeshAxis),+> Split for ($($a,)+) {}
 } }
 split!(A B);
@@ -152,17 +167,33 @@ split!(A B C);
     note = "`reshard` one of the dims, so that the axis is used once",
     note = "in a generic function: `A: MeshAxis + DistinctAxis<B>` for two axes, `A: Shard + Distinct<B>` for two shardings"
 )]
-pub trait Distinct<S> {}
-impl<S: Shard> Distinct<S> for Unsharded {}
-impl<A: MeshAxis> Distinct<Unsharded> for A {}
-impl<A: MeshAxis, B: MeshAxis> Distinct<B> for A where A: DistinctAxis<B> {}
+pub trait Distinct<S>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
+impl<S: Shard> Distinct<S> for Unsharded {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis> Distinct<Unsharded> for A {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis, B: MeshAxis> Distinct<B> for A
+where
+    A: DistinctAxis<B>,
+{
+    const SEAL: Seal = Seal;
+}
 macro_rules! distinct {
     ($($a:ident)+; $($b:ident)+; $me:ty, $other:ty; $($x:ident $y:ident),+) => {
-        impl<$($a: MeshAxis,)+ $($b: MeshAxis),+> Distinct<$other> for $me where $($x: DistinctAxis<$y>),+ {}
+        impl<$($a: MeshAxis,)+ $($b: MeshAxis),+> Distinct<$other> for $me where $($x: DistinctAxis<$y>),+ { const SEAL: Seal = Seal; }
     };
 }
-impl<A: MeshAxis, B: MeshAxis> Distinct<Unsharded> for (A, B) {}
-impl<A: MeshAxis, B: MeshAxis, C: MeshAxis> Distinct<Unsharded> for (A, B, C) {}
+impl<A: MeshAxis, B: MeshAxis> Distinct<Unsharded> for (A, B) {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis, B: MeshAxis, C: MeshAxis> Distinct<Unsharded> for (A, B, C) {
+    const SEAL: Seal = Seal;
+}
 distinct!(A; D E; A, (D, E); A D, A E);
 distinct!(A; D E F; A, (D, E, F); A D, A E, A F);
 distinct!(A B; D; (A, B), D; A D, B D);

@@ -10,6 +10,8 @@ mod macros;
 pub mod manual;
 pub mod region;
 pub mod rules;
+#[doc(hidden)]
+pub mod sealed;
 pub mod sets;
 pub mod shape;
 pub mod size;

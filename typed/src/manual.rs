@@ -2,6 +2,7 @@
 
 use crate::axis::{DistinctAxis, MeshAxis, MeshType, Shard, ShardOn, Unsharded};
 use crate::region::{CutShard, Leading, ManualRegion, PartialRegion};
+use crate::sealed::Seal;
 use crate::sets::{AddTo, Sets};
 use crate::shape::{AxesOnce, DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
@@ -13,6 +14,8 @@ use crate::size::{GathersOver, SplitsOver};
     note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
 )]
 pub trait LocalShape<M>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of one device's block.
     type Local: Shape;
     /// The axes over which the block varies.
@@ -25,6 +28,8 @@ pub trait LocalShape<M>: Shape {
     note = "the spec of several outputs is a tuple of specs: `(P![X, _], P![_])`"
 )]
 pub trait GlobalShape<P, M>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the assembled array.
     type Global: Shape;
     /// The axes that the spec names.
@@ -38,12 +43,15 @@ pub trait GlobalShape<P, M>: Shape {
     note = "`reshard` the array first, with the manual axes in front"
 )]
 pub trait LocalDim<R, V>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of one device's block.
     type Local: DimType;
     /// The set `V` with the dim's axes added.
     type Vary: Sets;
 }
 impl<M: MeshType, Z: SplitsOver<S>, S: Shard + AddTo<V> + ShardOn<M>, V> LocalDim<M, V> for TDim<Z, S> {
+    const SEAL: Seal = Seal;
     type Local = TDim<Z::Tile>;
     type Vary = S::Out;
 }
@@ -52,10 +60,12 @@ where
     Z: SplitsOver<S::Manual>,
     S::Manual: AddTo<V>,
 {
+    const SEAL: Seal = Seal;
     type Local = TDim<Z::Tile, S::Rest>;
     type Vary = <S::Manual as AddTo<V>>::Out;
 }
 impl<R: ManualRegion, V: Sets> LocalDim<R, V> for Stretch {
+    const SEAL: Seal = Seal;
     type Local = Stretch;
     type Vary = V;
 }
@@ -67,6 +77,8 @@ impl<R: ManualRegion, V: Sets> LocalDim<R, V> for Stretch {
     note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GlobalDim<R, P, V>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the assembled array.
     type Global: DimType;
     /// The set `V` with the entry's axes added.
@@ -74,6 +86,7 @@ pub trait GlobalDim<R, P, V>: DimType {
 }
 #[diagnostic::do_not_recommend]
 impl<M: MeshType, Z: GathersOver<S>, S: Shard + AddTo<V> + ShardOn<M>, V> GlobalDim<M, S, V> for TDim<Z> {
+    const SEAL: Seal = Seal;
     type Global = TDim<Z::Full, S>;
     type Mentions = S::Out;
 }
@@ -83,18 +96,22 @@ where
     Z: GathersOver<S>,
     S: Shard + AddTo<V> + ShardOn<PartialRegion<M, F>> + Leading<T>,
 {
+    const SEAL: Seal = Seal;
     type Global = TDim<Z::Full, S::Joined>;
     type Mentions = S::Out;
 }
 impl<R: ManualRegion, V: Sets> GlobalDim<R, Unsharded, V> for Stretch {
+    const SEAL: Seal = Seal;
     type Global = Stretch;
     type Mentions = V;
 }
 impl<R: ManualRegion> LocalShape<R> for () {
+    const SEAL: Seal = Seal;
     type Local = ();
     type Vary = R::Empty;
 }
 impl<R: ManualRegion> GlobalShape<(), R> for () {
+    const SEAL: Seal = Seal;
     type Global = ();
     type Mentions = R::Empty;
 }
@@ -102,12 +119,14 @@ macro_rules! blocks {
     // each dim starts from the set that the dims before it produce
     ([$($d:ident $p:ident $v:ident $from:ty;)*] $last:ident $lp:ident $set:ty) => {
         impl<R: ManualRegion, $($d: LocalDim<R, $from, Vary = $v>, $v: Sets,)* $last: LocalDim<R, $set>> LocalShape<R> for ($($d,)* $last,) {
+            const SEAL: Seal = Seal;
             type Local = ($($d::Local,)* $last::Local,);
             type Vary = $last::Vary;
         }
         impl<R: ManualRegion, $($d: GlobalDim<R, $p, $from, Mentions = $v>, $p, $v: Sets,)* $last: GlobalDim<R, $lp, $set>, $lp>
             GlobalShape<($($p,)* $lp,), R> for ($($d,)* $last,)
         where ($($d::Global,)* $last::Global,): AxesOnce + Shape {
+            const SEAL: Seal = Seal;
             type Global = ($($d::Global,)* $last::Global,);
             type Mentions = $last::Mentions;
         }
@@ -128,6 +147,8 @@ blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE;
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait GatherDim<A>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The gathered dim.
     type Out: DimType;
 }
@@ -137,14 +158,18 @@ pub trait GatherDim<A>: DimType {
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait ScatterDim<A>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of one device's block.
     type Out: DimType;
 }
 macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)?) => {
     impl<Z: GathersOver<$along>, $($a: MeshAxis),*> GatherDim<$along> for TDim<Z> $(where $($x: DistinctAxis<$y>),*)? {
+        const SEAL: Seal = Seal;
         type Out = TDim<Z::Full>;
     }
     impl<Z: SplitsOver<$along>, $($a: MeshAxis),*> ScatterDim<$along> for TDim<Z> $(where $($x: DistinctAxis<$y>),*)? {
+        const SEAL: Seal = Seal;
         type Out = TDim<Z::Tile>;
     }
 } }

@@ -1,6 +1,7 @@
 //! The region of a `shard_map`: a mesh, and which of its axes are manual.
 
 use crate::axis::{DistinctAxis, HasAxis, MeshAxis, MeshType, Shard, Unsharded};
+use crate::sealed::{Seal, SealedOrDeclared};
 use crate::sets::{
     AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, Invariant, JoinRhs, Member, MulRhs, ProductRhs,
     ScalarSets, Sets, SlotIn,
@@ -13,7 +14,7 @@ use core::marker::PhantomData;
     label = "not a mesh",
     note = "declare one: `mesh! {{ pub struct Pod {{ X: 2, Y: 4 }} }}`"
 )]
-pub trait ManualRegion: Copy + 'static {
+pub trait ManualRegion: SealedOrDeclared + Copy + 'static {
     /// The mesh.
     type Mesh: MeshType;
     /// The sets of a value that is equal on every device.
@@ -48,7 +49,9 @@ impl<M: MeshType, F: Sets> ManualRegion for PartialRegion<M, F> {
     }
 }
 #[diagnostic::do_not_recommend]
-impl<A: Member<F>, M, F> HasAxis<A> for PartialRegion<M, F> {}
+impl<A: Member<F>, M, F> HasAxis<A> for PartialRegion<M, F> {
+    const SEAL: Seal = Seal;
+}
 
 /// Axes over which a `shard_map` is manual: `X`, or `(X, Y)`. `E` is the empty set of the mesh.
 #[diagnostic::on_unimplemented(
@@ -111,7 +114,9 @@ where
     label = "the manual axes of a dim come before its other axes",
     note = "`reshard` it first, with the manual axes in front"
 )]
-pub trait CutSlots<S> {
+pub trait CutSlots<S>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The manual axes.
     type Manual: Shard;
     /// The other axes.
@@ -119,6 +124,7 @@ pub trait CutSlots<S> {
 }
 macro_rules! cut_slots { ($([$($a:ident)+] $axes:ty: $slots:ty => $manual:ty, $rest:ty;)*) => { $(
     impl<$($a: MeshAxis),+> CutSlots<$axes> for $slots {
+        const SEAL: Seal = Seal;
         type Manual = $manual;
         type Rest = $rest;
     }
@@ -140,14 +146,18 @@ cut_slots! {
     label = "a dim is sharded over at most three axes"
 )]
 pub trait Leading<R>: Shard {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The axes of both.
     type Joined: Shard;
 }
 impl<R: Shard> Leading<R> for Unsharded {
+    const SEAL: Seal = Seal;
     type Joined = R;
 }
 macro_rules! leading { ($([$($a:ident)+] $first:ty, $rest:ty => $joined:ty;)*) => { $(
     impl<$($a: MeshAxis),+> Leading<$rest> for $first {
+        const SEAL: Seal = Seal;
         type Joined = $joined;
     }
 )* } }

@@ -14,6 +14,7 @@ pub use operands::{
 };
 
 use crate::axis::{MeshAxis, MeshInfo, MeshType, Unsharded, first_mesh};
+use crate::sealed::{Seal, Sealed, SealedOrDeclared};
 use core::marker::PhantomData;
 
 /// The slot of an axis over which the value is equal on every device.
@@ -37,8 +38,8 @@ pub enum State {
 }
 /// The state of a value along one mesh axis, as a type: [`Invariant`], the axis itself (the value
 /// varies over it), [`Unreduced`] or [`Reduced`].
-pub trait AxisSlot: 'static {
-    /// Whether the value is an unreduced sum over the axis.
+pub trait AxisSlot: SealedOrDeclared + 'static {
+    /// The completeness: that of an unreduced sum over the axis, or of any other value.
     type Completeness: Completeness;
     /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;
@@ -73,8 +74,8 @@ impl<A: MeshAxis> VaryingSlot for A {}
 /// The sets of a typed array, its third parameter.
 ///
 /// They are `()` outside of `shard_map`, otherwise a tuple with one slot for each mesh axis.
-pub trait Sets: 'static {
-    /// Whether the value is an unreduced sum over some axis.
+pub trait Sets: Sealed + 'static {
+    /// The completeness: that of an unreduced sum over some axis, or of any other value.
     type Completeness: Completeness;
     /// The state of each slot, in mesh order.
     const STATES: &'static [Option<(&'static str, State)>];
@@ -99,16 +100,22 @@ impl<S: Sets> Sets for GlobalSets<S> {
     note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over the mesh of `{Self}`"
 )]
 pub trait AddAxis<V>: MeshAxis {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set with the axis added.
     type Out: Sets;
 }
 /// A mesh axis that has a slot in the set `V`.
-pub trait SlotIn<V> {
+pub trait SlotIn<V>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The slot.
     type Slot: AxisSlot;
 }
 /// A mesh axis over which a value with the set `V` varies.
 pub trait Member<V>: MeshAxis {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set without the axis.
     type Removed: Sets;
 }
@@ -122,8 +129,8 @@ pub trait Member<V>: MeshAxis {
 )]
 pub trait InBody: MeshAxis {}
 macro_rules! outside_of_bodies { ($([$($g:ident)?] $sets:ty;)*) => { $(
-    impl<A: InBody $(, $g)?> Member<$sets> for A { type Removed = (); }
-    impl<A: InBody $(, $g)?> AddAxis<$sets> for A { type Out = (); }
+    impl<A: InBody $(, $g)?> Member<$sets> for A { const SEAL: Seal = Seal; type Removed = (); }
+    impl<A: InBody $(, $g)?> AddAxis<$sets> for A { const SEAL: Seal = Seal; type Out = (); }
 )* } }
 outside_of_bodies! { [] (); [V] GlobalSets<V>; }
 /// An axis whose slot in `V` is [`Invariant`].
@@ -133,7 +140,9 @@ outside_of_bodies! { [] (); [V] GlobalSets<V>; }
     message = "a value with the sets `{V}` cannot be made to vary over mesh axis `{Self}`",
     label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
 )]
-pub trait Mark<V> {
+pub trait Mark<V>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set with the axis varying.
     type Varying: Sets;
     /// The set with the axis unreduced.
@@ -142,30 +151,37 @@ pub trait Mark<V> {
     type Reduced: Sets;
 }
 /// A sharding whose axes can be added to the set `V` as varying.
-pub trait AddTo<V> {
+pub trait AddTo<V>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set with the axes added.
     type Out: Sets;
 }
 type AddAxisOf<V, A> = <A as AddAxis<V>>::Out;
 impl<V: Sets> AddTo<V> for Unsharded {
+    const SEAL: Seal = Seal;
     type Out = V;
 }
 impl<V, A: AddAxis<V>> AddTo<V> for A {
+    const SEAL: Seal = Seal;
     type Out = AddAxisOf<V, A>;
 }
 impl<V, A: AddAxis<V>> AddTo<V> for (A,) {
+    const SEAL: Seal = Seal;
     type Out = AddAxisOf<V, A>;
 }
 impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>> AddTo<V> for (A, B) {
+    const SEAL: Seal = Seal;
     type Out = AddAxisOf<AddAxisOf<V, A>, B>;
 }
 impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>, C: AddAxis<AddAxisOf<AddAxisOf<V, A>, B>>> AddTo<V>
     for (A, B, C)
 {
+    const SEAL: Seal = Seal;
     type Out = AddAxisOf<AddAxisOf<AddAxisOf<V, A>, B>, C>;
 }
 /// Axes that can be marked as unreduced or as reduced in the set `V`, as `U: X` and `R: X` write.
-pub trait MarkIn<V> {
+pub trait MarkIn<V>: Sealed {
     /// The set with the axes unreduced.
     type Unreduced: Sets;
     /// The set with the axes reduced.
@@ -184,20 +200,26 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
     type Reduced = <B as Mark<A::Reduced>>::Reduced;
 }
 /// A sharding whose axes can be marked as unreduced in the set `V`.
-pub trait UnreduceIn<V> {
+pub trait UnreduceIn<V>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set with the axes unreduced.
     type Out: Sets;
 }
 impl<V: Sets> UnreduceIn<V> for Unsharded {
+    const SEAL: Seal = Seal;
     type Out = V;
 }
 impl<V, A: MeshAxis + Mark<V>> UnreduceIn<V> for A {
+    const SEAL: Seal = Seal;
     type Out = A::Unreduced;
 }
 impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>> UnreduceIn<V> for (A, B) {
+    const SEAL: Seal = Seal;
     type Out = B::Unreduced;
 }
 impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> UnreduceIn<V> for (A, B, C) {
+    const SEAL: Seal = Seal;
     type Out = C::Unreduced;
 }
 
@@ -208,7 +230,9 @@ impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> Unr
     note = "`Invariant` is an axis along which every device already holds the same value: `.pvary(X)` first if each copy is to count as a separate value",
     note = "mesh axes are types: `psum(X)`, not `psum(\"X\")`"
 )]
-pub trait VaryingAxes<V> {
+pub trait VaryingAxes<V>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set without the axes.
     type Removed: Sets;
     /// The names of the axes.
@@ -216,12 +240,14 @@ pub trait VaryingAxes<V> {
 }
 #[diagnostic::do_not_recommend]
 impl<V, A: Member<V>> VaryingAxes<V> for A {
+    const SEAL: Seal = Seal;
     type Removed = <A as Member<V>>::Removed;
     const NAMES: &'static [&'static str] = &[A::NAME];
 }
 type RemovedAxis<V, A> = <A as Member<V>>::Removed;
 #[diagnostic::do_not_recommend]
 impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>> VaryingAxes<V> for (A, B) {
+    const SEAL: Seal = Seal;
     type Removed = RemovedAxis<RemovedAxis<V, A>, B>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME];
 }
@@ -229,6 +255,7 @@ impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>> VaryingAxes<V> for (A, B) {
 impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<RemovedAxis<V, A>, B>>>
     VaryingAxes<V> for (A, B, C)
 {
+    const SEAL: Seal = Seal;
     type Removed = RemovedAxis<RemovedAxis<RemovedAxis<V, A>, B>, C>;
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
@@ -241,7 +268,9 @@ impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<Remove
     note = "`Unreduced<X>` is a sum over `X` that has not been made: make it with `reshard(P![..])`, which is an all-reduce or, with `X` on a dim, a reduce-scatter",
     note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `Reduced` value"
 )]
-pub trait JoinSlot<B> {
+pub trait JoinSlot<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -251,7 +280,9 @@ pub trait JoinSlot<B> {
     label = "`{Self}` meets `{B}`",
     note = "two unreduced sums over the same axes may be added; make the sum first otherwise: `.reshard(P![..])`"
 )]
-pub trait AddSlot<B> {
+pub trait AddSlot<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -261,7 +292,9 @@ pub trait AddSlot<B> {
     label = "`{Self}` meets `{B}`",
     note = "an unreduced value may be multiplied by one that is `Reduced` over the same axis; make the sum first otherwise: `.reshard(P![..])`"
 )]
-pub trait MulSlot<B> {
+pub trait MulSlot<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -271,36 +304,39 @@ pub trait MulSlot<B> {
     label = "`{Self}` meets `{B}`",
     note = "in a body of `shard_map`, a `Reduced` value may be multiplied by a `Reduced` or an `Unreduced` one; make a sum first: `.psum(X)`"
 )]
-pub trait ProductSlot<B> {
+pub trait ProductSlot<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The slot of the result.
     type Out: AxisSlot;
 }
 macro_rules! join { ($($t:ident)*) => { $(
-    impl $t<Invariant> for Invariant { type Out = Invariant; }
-    impl<A: MeshAxis> $t<A> for Invariant { type Out = A; }
+    impl $t<Invariant> for Invariant { const SEAL: Seal = Seal; type Out = Invariant; }
+    impl<A: MeshAxis> $t<A> for Invariant { const SEAL: Seal = Seal; type Out = A; }
     #[diagnostic::do_not_recommend]
-    impl<A: MeshAxis> $t<Invariant> for A { type Out = A; }
+    impl<A: MeshAxis> $t<Invariant> for A { const SEAL: Seal = Seal; type Out = A; }
     #[diagnostic::do_not_recommend]
-    impl<A: MeshAxis> $t<A> for A { type Out = A; }
+    impl<A: MeshAxis> $t<A> for A { const SEAL: Seal = Seal; type Out = A; }
 )* } }
 join!(JoinSlot AddSlot MulSlot ProductSlot);
 // a reduced value is equal on all devices, so with a varying value the result varies
 macro_rules! reduced_varying { ($($t:ident)*) => { $(
     #[diagnostic::do_not_recommend]
-    impl<A: MeshAxis> $t<Reduced<A>> for A { type Out = A; }
-    impl<A: MeshAxis> $t<A> for Reduced<A> { type Out = A; }
+    impl<A: MeshAxis> $t<Reduced<A>> for A { const SEAL: Seal = Seal; type Out = A; }
+    impl<A: MeshAxis> $t<A> for Reduced<A> { const SEAL: Seal = Seal; type Out = A; }
 )* } }
 reduced_varying!(JoinSlot AddSlot MulSlot ProductSlot);
 macro_rules! reduced { ($($t:ident)*) => { $(
-    impl<A: MeshAxis> $t<Reduced<A>> for Reduced<A> { type Out = Reduced<A>; }
+    impl<A: MeshAxis> $t<Reduced<A>> for Reduced<A> { const SEAL: Seal = Seal; type Out = Reduced<A>; }
 )* } }
 reduced!(JoinSlot AddSlot MulSlot ProductSlot);
 impl<A: MeshAxis> AddSlot<Unreduced<A>> for Unreduced<A> {
+    const SEAL: Seal = Seal;
     type Out = Unreduced<A>;
 }
 macro_rules! factor { ($($t:ident)*) => { $(
-    impl<A: MeshAxis> $t<Reduced<A>> for Unreduced<A> { type Out = Unreduced<A>; }
-    impl<A: MeshAxis> $t<Unreduced<A>> for Reduced<A> { type Out = Unreduced<A>; }
+    impl<A: MeshAxis> $t<Reduced<A>> for Unreduced<A> { const SEAL: Seal = Seal; type Out = Unreduced<A>; }
+    impl<A: MeshAxis> $t<Unreduced<A>> for Reduced<A> { const SEAL: Seal = Seal; type Out = Unreduced<A>; }
 )* } }
 factor!(MulSlot ProductSlot);
 
@@ -313,7 +349,7 @@ macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => {
         note = "outside: `.reshard(P![..])` makes an unreduced sum, and a reduced array plain; `.reshard(P![..; R: X])` makes a plain array reduced",
         note = "a block does not meet an array of outside: pass the array to `shard_map` as an argument"
     )]
-    pub trait $rhs<V> {
+    pub trait $rhs<V>: Sealed {
         /// The sets of the result.
         type Out: Sets;
     }
@@ -354,16 +390,23 @@ impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
     label = "an array of outside, of another mesh, or an unreduced one",
     note = "pass arrays of outside to `shard_map` as arguments, and return what the body computes from its blocks"
 )]
-pub trait CoveredBy<V> {}
+pub trait CoveredBy<V>: Sealed {}
 /// The slot of a value that may leave a `shard_map`: empty, or an axis that the out spec names.
 #[diagnostic::on_unimplemented(
     message = "this output still varies over mesh axis `{Self}`, which its out spec does not mention",
     label = "devices along `{Self}` hold different values, so there is no one global value",
     note = "reduce it first (`.psum({Self})`), or name `{Self}` in the out spec of a dim, which puts the parts side by side"
 )]
-pub trait Mentioned<B> {}
-impl<B> Mentioned<B> for Invariant {}
-impl<A: MeshAxis> Mentioned<A> for A {}
+pub trait Mentioned<B>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
+impl<B> Mentioned<B> for Invariant {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis> Mentioned<A> for A {
+    const SEAL: Seal = Seal;
+}
 
 /// The completeness of a value with these slots.
 macro_rules! completeness {

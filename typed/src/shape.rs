@@ -1,6 +1,7 @@
 //! Dims, shapes (tuples of dims), and access to dims by number.
 
 use crate::axis::{Distinct, MeshInfo, NoShard, Shard, ShardOn, Unsharded};
+use crate::sealed::{Seal, Sealed};
 use crate::size::{Size, SplitsOver};
 use core::any::TypeId;
 use core::fmt;
@@ -49,7 +50,7 @@ impl fmt::Debug for DimInfo {
     message = "`{Self}` is not a dim of a shape",
     label = "expected `TDim<..>` or `Stretch`"
 )]
-pub trait DimType: 'static {
+pub trait DimType: Sealed + 'static {
     /// The size.
     type Size: Size;
     /// The sharding.
@@ -81,7 +82,7 @@ impl DimType for Stretch {
     label = "not a shape",
     note = "write shapes as `S![4@X, 2]`, and arrays as `T![f32; 4@X, 2]`"
 )]
-pub trait Shape: 'static {
+pub trait Shape: Sealed + 'static {
     /// The number of dims: a `typenum` integer.
     type Rank: typenum::Unsigned;
     /// The runtime descriptions of the dims.
@@ -107,7 +108,10 @@ pub trait Formed: Shape {}
     message = "an array of shape `{Self}` cannot be created on the mesh `{M}`",
     label = "its dims must be sharded over axes of `{M}`"
 )]
-pub trait OnMesh<M>: Shape {}
+pub trait OnMesh<M>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
 /// A shape whose dims are all unsharded: that of an array created in a `shard_map` body.
 pub trait BlockShape: Shape {}
 /// A shape whose sizes are all known at compile time.
@@ -130,7 +134,7 @@ impl FormedDim for Stretch {}
     note = "(axes of different meshes cannot meet in one array either)",
     note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + DistinctAxis<B>`"
 )]
-pub trait AxesOnce {}
+pub trait AxesOnce: Sealed {}
 
 /// A dim number: `x.sum(D1)`.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +161,7 @@ pub const D7: D<7> = D;
     label = "expected `D0`, `D1`, .. `D7`, or a `typenum` integer up to 7",
     note = "dims and ranges are types: `x.transpose((D1, D0))`, `x.softmax(D1)`; `x.slice::<N![0], N![4], _>(D1)` is `ix![.., 0..4]`"
 )]
-pub trait DimNumber {
+pub trait DimNumber: Sealed {
     /// The number as a type, in the form that the rules use.
     type D;
     /// The number as a value.
@@ -180,6 +184,8 @@ dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
     label = "no dim `{I}`; dims count from 0"
 )]
 pub trait DimAccess<I>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim.
     type Dim: DimType;
     /// The shape with the dim replaced by `Q`.
@@ -193,6 +199,8 @@ pub trait DimAccess<I>: Shape {
     label = "the new dim's number is at most the rank; shapes have up to eight dims"
 )]
 pub trait Insert<I, Q>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The longer shape.
     type Out: Shape;
 }
@@ -210,7 +218,7 @@ pub trait Push<Q>: Shape {
     message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
     label = "write the lesser number first"
 )]
-pub trait EarlierDim<J> {}
+pub trait EarlierDim<J>: Sealed {}
 macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl EarlierDim<D<$j>> for D<$i> {} )*)* } }
 before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 [6 7] 6 [7]);
 /// A dim number other than `J`.
@@ -219,7 +227,7 @@ before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 
     label = "each dim is named once",
     note = "a permutation names every dim once: `x.transpose((D1, D0))`"
 )]
-pub trait OtherDim<J> {}
+pub trait OtherDim<J>: Sealed {}
 macro_rules! other { ($($i:literal [$($j:literal)*])*) => { $($( impl OtherDim<D<$j>> for D<$i> {} )*)* } }
 other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     4 [0 1 2 3 5 6 7] 5 [0 1 2 3 4 6 7] 6 [0 1 2 3 4 5 7] 7 [0 1 2 3 4 5 6]);
@@ -244,7 +252,7 @@ macro_rules! shape {
             const DIMS: &'static [DimInfo] = &[$($d::INFO),*];
         }
         impl<$($d: DimType<Size: crate::size::KnownSize>),*> KnownShape for ($($d,)*) {}
-        impl<M, $($d: DimType<Shard: ShardOn<M>>),*> OnMesh<M> for ($($d,)*) {}
+        impl<M, $($d: DimType<Shard: ShardOn<M>>),*> OnMesh<M> for ($($d,)*) { const SEAL: Seal = Seal; }
         impl<$($d: DimType<Shard: NoShard>),*> BlockShape for ($($d,)*) {}
         impl<$($d: FormedDim),*> Formed for ($($d,)*) where ($($d,)*): AxesOnce {}
         shape!(@once [] $($d)*);
@@ -267,6 +275,7 @@ macro_rules! shape {
     (@at [$i:literal $($n:literal)*] [$($l:ident)*] $d:ident $($r:ident)*) => {
         #[diagnostic::do_not_recommend]
         impl<$($l: DimType,)* $d: DimType, $($r: DimType),*> DimAccess<D<$i>> for ($($l,)* $d, $($r,)*) {
+            const SEAL: Seal = Seal;
             type Dim = $d;
             type Put<Q> = ($($l,)* Q, $($r,)*);
             type Removed = ($($l,)* $($r,)*);
@@ -282,6 +291,7 @@ macro_rules! shape {
     (@insert [$i:literal $($n:literal)*] [$($l:ident)*] $($r:ident)*) => {
         #[diagnostic::do_not_recommend]
         impl<$($l: DimType,)* Q: DimType, $($r: DimType),*> Insert<D<$i>, Q> for ($($l,)* $($r,)*) {
+            const SEAL: Seal = Seal;
             type Out = ($($l,)* Q, $($r,)*);
         }
         shape!(@next [$($n)*] [$($l)*] $($r)*);
@@ -295,12 +305,14 @@ macro_rules! shape {
 pub struct NoDim;
 #[doc(hidden)]
 impl<A: DimType> DimAccess<NoDim> for (A,) {
+    const SEAL: Seal = Seal;
     type Dim = A;
     type Put<Q> = (Q,);
     type Removed = ();
 }
 #[doc(hidden)]
 impl<Q: DimType> Insert<NoDim, Q> for () {
+    const SEAL: Seal = Seal;
     type Out = (Q,);
 }
 shape!(U0 0);

@@ -15,7 +15,7 @@ use half::{bf16, f16};
     label = "expected two element types of the same width",
     note = "other widths add or remove a dim: `x.then::<T![..]>(|x| x.bitcast(..))`"
 )]
-pub trait SameWidth<U> {}
+pub trait SameWidth<U>: Element {}
 macro_rules! widths { ($([$($t:ident)*])*) => { $( widths!(@ [$($t)*] $($t)*); )* };
     (@ $all:tt $($t:ident)*) => { $( widths!(% $t $all); )* };
     (% $t:ident [$($u:ident)*]) => { $( impl SameWidth<$u> for $t {} )* };

@@ -9,6 +9,7 @@ use super::sets::Sets;
 use super::shape::{Formed, KnownShape, OnMesh, Shape};
 use crate::api::array::Array;
 use crate::core::types::{ArrayType, DType, Element};
+use atmesh_typed::sealed::Sealed;
 
 /// Where arrays of shape `S` are created: a typed mesh, or the device of a `shard_map` body.
 ///
@@ -19,7 +20,7 @@ use crate::core::types::{ArrayType, DType, Element};
     note = "in a body, arrays are created equal on every device (`T![f32; 4; in Pod]`); `.pvary(X)` makes them vary",
     note = "a `Mesh` becomes a typed one by `mesh.typed::<Pod>()?`"
 )]
-pub trait Place<S, V> {
+pub trait Place<S, V>: Sealed {
     /// Returns the type of an array of this element type.
     #[doc(hidden)]
     fn array_type(&self, dtype: DType) -> ArrayType;

@@ -38,6 +38,7 @@ pub struct DeviceOf<R> {
     // neither `Send` nor `Sync`: with the bound `Sync` of bodies, no captured value can keep it
     marker: PhantomData<*const R>,
 }
+impl<R> atmesh_typed::sealed::Sealed for DeviceOf<R> {}
 impl<R> Clone for DeviceOf<R> {
     fn clone(&self) -> Self {
         *self

@@ -97,6 +97,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
 
 /// A conversion of elements from `T` to `U`, for [`ConvertsAs`].
 pub struct Conversion<T, U>(PhantomData<fn() -> (T, U)>);
+impl<T, U> atmesh_typed::sealed::Sealed for Conversion<T, U> {}
 impl<T: Float, U: Float> InexactConversion for Conversion<T, U> {}
 
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $bound:ident $rhs:ident $of:ident;)*) => {

@@ -2,7 +2,7 @@
 
 use super::sets::{Dual, Sets};
 use super::shape::Shape;
-use super::{Float, Typed, sealed::FromRule};
+use super::{Float, Typed, TypedArray, sealed::FromRule};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
 use crate::api::transform::{Pullback, ReturnedTree, loss_and_cotangents};
@@ -25,7 +25,7 @@ pub type CotangentOf<A> = <A as Retype<Cotangents>>::Out;
     note = "convert it first: `.convert::<f32>()`",
     note = "or capture it in the closure: captured values are constants"
 )]
-pub trait HasCotangent {
+pub trait HasCotangent: TypedArray {
     /// The type of the cotangents.
     type Cotangent: FromRule + Tree;
 }

@@ -56,7 +56,7 @@ impl<T: Element, S: Shape, V: Sets> From<Array> for Typed<T, S, V> {
     note = "other indices state the type of the result: `x.then::<T![f32; 16]>(|x| x.slice(ix![0]))?`",
     note = "to read elements: `x.to_vec()?[0]`"
 )]
-pub trait TypedIndex {
+pub trait TypedIndex: atmesh_typed::sealed::Sealed {
     /// The picked part.
     type Part: ?Sized;
     /// Returns the picked part.

@@ -37,6 +37,7 @@ pub struct MeshOf<M> {
     mesh: Mesh,
     marker: PhantomData<fn() -> M>,
 }
+impl<M> atmesh_typed::sealed::Sealed for MeshOf<M> {}
 
 impl<M> Clone for MeshOf<M> {
     fn clone(&self) -> Self {

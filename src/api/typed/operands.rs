@@ -8,6 +8,7 @@ use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, S
 use super::shape::{DimInfo, Shape};
 use crate::api::array::{Operand, Term};
 use crate::core::types::Element;
+use atmesh_typed::sealed::{Seal, Sealed};
 
 /// A right operand of an elementwise operation: a typed array, or a number.
 ///
@@ -19,6 +20,8 @@ use crate::core::types::Element;
     note = "an `Array` becomes a typed one by `x.typed::<T![f32; 8@X, 16]>()?`"
 )]
 pub trait RightOperand {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The kind: [`ArrayOperand`] or [`NumberOperand`].
     type Kind;
     /// The element type of the array, or the type of the number.
@@ -36,8 +39,11 @@ pub trait RightOperand {
 pub struct ArrayOperand;
 /// The kind of operands that are numbers, and their shape and sets.
 pub struct NumberOperand;
+impl Sealed for ArrayOperand {}
+impl Sealed for NumberOperand {}
 macro_rules! arrays { ($($t:ty)*) => { $(
     impl<T: Element, S: Shape, V: Sets> RightOperand for $t {
+        const SEAL: Seal = Seal;
         type Kind = ArrayOperand;
         type Elem = T;
         type Shape = S;
@@ -52,6 +58,7 @@ arrays!(Typed<T, S, V> &Typed<T, S, V>);
 // `Element` proves that this impl and those of arrays do not overlap
 #[diagnostic::do_not_recommend]
 impl<N: Element + AsNumber> RightOperand for N {
+    const SEAL: Seal = Seal;
     type Kind = NumberOperand;
     type Elem = N;
     type Shape = NumberOperand;
@@ -67,6 +74,7 @@ impl<N: Element + AsNumber> RightOperand for N {
 #[derive(Clone, Copy, Debug)]
 pub struct ScalarOperand<'a, T, V>(&'a Typed<T, (), V>);
 impl<T: Element, V: Sets> RightOperand for ScalarOperand<'_, T, V> {
+    const SEAL: Seal = Seal;
     type Kind = ArrayOperand;
     type Elem = T;
     type Shape = NumberOperand;
@@ -104,7 +112,7 @@ impl<T: Element, V: Sets> Typed<T, (), V> {
     label = "expected an array of `{T}`",
     note = "convert one of them: `.convert::<{T}>()`"
 )]
-pub trait JoinsElem<T, U> {}
+pub trait JoinsElem<T, U>: Sealed {}
 impl<T> JoinsElem<T, T> for ArrayOperand {}
 impl<T, N: NumberOf<T>> JoinsElem<T, N> for NumberOperand {}
 

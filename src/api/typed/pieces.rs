@@ -9,6 +9,7 @@ use super::size::Size;
 use super::{SameElem, Typed, TypedArray};
 use crate::api::array::{Array, DimIndex};
 use crate::core::types::Element;
+use atmesh_typed::sealed::Sealed;
 
 /// Typed arrays that can be concatenated along dim `I`: a tuple of two to eight references.
 #[diagnostic::on_unimplemented(
@@ -16,7 +17,7 @@ use crate::core::types::Element;
     label = "expected a tuple of two to eight references: `(&a, &b, &c)`",
     note = "all arrays have one element type and one rank; their other dims and their shardings are equal"
 )]
-pub trait ConcatOperands<I> {
+pub trait ConcatOperands<I>: Sealed {
     /// The element type.
     type Elem: Element;
     /// The shape of the result.
@@ -31,7 +32,7 @@ pub trait ConcatOperands<I> {
     message = "split: dim `{I}` of `{S}` cannot be split into pieces of `{Self}`",
     label = "expected a tuple of two to eight sizes: `(N![2], N![3], N![4])`"
 )]
-pub trait SplitPieces<T, S, V, I> {
+pub trait SplitPieces<T, S, V, I>: Sealed {
     /// The pieces, as a tuple.
     type Arrays;
     /// The sizes of the pieces.

@@ -8,6 +8,7 @@ use super::{Float, Integer, Typed};
 use crate::api::array::Operand;
 use crate::api::random::Key;
 use crate::core::types::{DType, Element};
+use atmesh_typed::sealed::Seal;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -67,16 +68,21 @@ impl<V> BlockKey<V> {
     label = "expected a number, or a typed integer of rank 0: `device.axis_index(X)`"
 )]
 pub trait KeyFold<V>: Operand {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The sets of the new key.
     type Sets;
 }
 impl<V> KeyFold<V> for u32 {
+    const SEAL: Seal = Seal;
     type Sets = V;
 }
 impl<V, T: Integer, W: JoinRhs<V>> KeyFold<V> for Typed<T, (), W> {
+    const SEAL: Seal = Seal;
     type Sets = JoinOf<V, W>;
 }
 impl<V, T: Integer, W: JoinRhs<V>> KeyFold<V> for &Typed<T, (), W> {
+    const SEAL: Seal = Seal;
     type Sets = JoinOf<V, W>;
 }
 

@@ -12,6 +12,7 @@ use crate::api::array::Array;
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::Element;
 use crate::ir::program::CallSite;
+use atmesh_typed::sealed::Sealed;
 use std::any::TypeId;
 
 /// Returns the size with this name in an array of shape `S`, whose sizes are `shape`.
@@ -220,7 +221,7 @@ pub type MergeDims<S, I> = ReplaceDim<
     <DimAt<S, <I as DimNumber>::D> as MergeDim<DimAt<S, <I as NextDim>::Next>>>::Out,
 >;
 /// A dim number that has a successor.
-pub trait NextDim {
+pub trait NextDim: Sealed {
     /// The successor.
     type Next;
 }

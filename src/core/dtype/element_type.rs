@@ -180,7 +180,7 @@ macro_rules! with_dtype {
 pub(crate) use with_dtype;
 
 /// A Rust type that is an element type.
-pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
+pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::SealedElement + 'static {
     /// The corresponding element type.
     const DTYPE: DType;
     /// Returns the nearest float64.
@@ -195,10 +195,10 @@ pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed 
 mod sealed {
     /// Restricts implementations of [`Element`](super::Element) to this crate.
     /// Kernels read and write the bytes of elements according to their type.
-    pub trait Sealed {}
+    pub trait SealedElement {}
 }
 macro_rules! elements { ($($t:ty as $d:ident $x:ident => $to_f64:expr;)*) => {$(
-    impl sealed::Sealed for $t {}
+    impl sealed::SealedElement for $t {}
     impl Element for $t {
         const DTYPE: DType = DType::$d;
         fn to_f64(self) -> f64 {

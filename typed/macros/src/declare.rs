@@ -5,6 +5,9 @@ use crate::tokens::{Input, Result, code, code_with, fail};
 use proc_macro::{Delimiter, Ident, TokenStream, TokenTree};
 use std::fmt::Write;
 
+/// The constant of an impl of a sealed trait.
+const SEAL: &str = "const SEAL: LIB::sealed::Seal = LIB::sealed::Seal;";
+
 /// An axis as declared in `mesh!`.
 struct Axis {
     ident: Ident,
@@ -79,7 +82,8 @@ pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
     );
     out.extend(code_with(
         &format!(
-            "impl LIB::axis::MeshType for MESH {{
+            "impl LIB::sealed::SealedOrDeclared for MESH {{}}
+            impl LIB::axis::MeshType for MESH {{
                 type Empty = ({none});
                 const NAME: &'static str = {:?};
                 const AXES: &'static [(&'static str, ::core::option::Option<usize>)] = &[{listed}];
@@ -169,6 +173,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
         (slots("S"), slots("LIB::sets::Unreduced<DECLARED>"), slots("LIB::sets::Reduced<DECLARED>"));
     let mut text = format!(
         "struct DECLARED;
+        impl LIB::sealed::SealedOrDeclared for DECLARED {{}}
         impl LIB::axis::MeshAxis for DECLARED {{
             type Mesh = MESH;
             type Size = {size};
@@ -177,18 +182,18 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
             const NAME: &'static str = {:?};
             const SIZE: ::core::option::Option<usize> = {};
         }}
-        impl LIB::axis::HasAxis<DECLARED> for MESH {{}}
-        impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for DECLARED {{ type Out = ({mine}); }}
-        impl<S: LIB::sets::AxisSlot, {others}> LIB::sets::SlotIn<({any})> for DECLARED {{ type Slot = S; }}
-        impl<{others}> LIB::sets::Member<({mine})> for DECLARED {{ type Removed = ({none}); }}
-        impl<{others}> LIB::sets::Mark<({none})> for DECLARED {{ type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
+        impl LIB::axis::HasAxis<DECLARED> for MESH {{ {SEAL} }}
+        impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for DECLARED {{ {SEAL} type Out = ({mine}); }}
+        impl<S: LIB::sets::AxisSlot, {others}> LIB::sets::SlotIn<({any})> for DECLARED {{ {SEAL} type Slot = S; }}
+        impl<{others}> LIB::sets::Member<({mine})> for DECLARED {{ {SEAL} type Removed = ({none}); }}
+        impl<{others}> LIB::sets::Mark<({none})> for DECLARED {{ {SEAL} type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
         axis.name,
         value(axis.size),
     );
     let mut names = vec![("MESH", mesh), ("DECLARED", &axis.ident)];
     let placeholders: Vec<String> = (0..axes.len()).map(|j| format!("OTHER{j}")).collect();
     for (j, other) in axes.iter().enumerate().filter(|(j, _)| *j != i) {
-        let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for DECLARED {{}}");
+        let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for DECLARED {{ {SEAL} }}");
         names.push((&placeholders[j], &other.ident));
     }
     let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
@@ -225,6 +230,7 @@ pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
         code_with(
             &format!(
                 "struct DIM;
+                impl LIB::sealed::SealedOrDeclared for DIM {{}}
                 impl LIB::size::Size for DIM {{
                     type Kind = LIB::size::Symbol;
                     const VALUE: ::core::option::Option<usize> = ::core::option::Option::None;
@@ -244,6 +250,7 @@ pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
         code_with(
             &format!(
                 "struct DIM;
+                impl LIB::sealed::SealedOrDeclared for DIM {{}}
                 impl LIB::size::Size for DIM {{
                     type Kind = LIB::size::Named;
                     const VALUE: ::core::option::Option<usize> = <{number} as LIB::size::Size>::VALUE;

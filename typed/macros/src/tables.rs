@@ -146,7 +146,7 @@ pub(crate) fn digits() -> TokenStream {
     let Tables { declared, empty, nodes, negative } = all;
     let mut out = format!(
         "/// The digits of a number, the ones digit first, and their arithmetic.
-        #[allow(missing_docs)] pub trait DigitList {{ {declared} }}
+        #[allow(missing_docs)] pub trait DigitList: crate::sealed::Sealed {{ {declared} }}
         impl DigitList for NoDigits {{ {empty} }}
         impl DigitList for BelowZero {{ {negative} }}"
     );
@@ -155,6 +155,7 @@ pub(crate) fn digits() -> TokenStream {
             out,
             "/// The digit {b}, before the more significant digits `T`.
             pub struct Digit{b}<T>(PhantomData<T>);
+            impl<T> crate::sealed::Sealed for Digit{b}<T> {{}}
             impl<T: DigitList> DigitList for Digit{b}<T> {{ {text} }}"
         );
     }
@@ -179,6 +180,7 @@ fn remainders() -> String {
             impls,
             "/// The quotient `T` of a division that leaves the remainder {r}.
             pub struct Rest{r}<T>(PhantomData<T>);
+            impl<T> crate::sealed::Sealed for Rest{r}<T> {{}}
             impl<T: DigitList> QuotientDigits for Rest{r}<T> {{
                 type Quotient = T; type Rest = R<{r}>; {text}
             }}"
@@ -186,7 +188,7 @@ fn remainders() -> String {
     }
     format!(
         "/// A quotient with a remainder, and the next step of a long division.
-        #[allow(missing_docs)] pub trait QuotientDigits {{
+        #[allow(missing_docs)] pub trait QuotientDigits: crate::sealed::Sealed {{
             type Quotient: DigitList; type Rest; {declared}
         }} {impls}"
     )

@@ -1,6 +1,7 @@
 //! Rules of elementwise operations: dims are aligned at the last one.
 
 use crate::axis::{Shard, Split};
+use crate::sealed::Sealed;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::Size;
 
@@ -11,7 +12,7 @@ use crate::size::Size;
     note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`",
     note = "axes of two meshes never go together, whatever their names: `put` both arrays on one mesh"
 )]
-pub trait MergeSplits<D2> {
+pub trait MergeSplits<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -36,7 +37,7 @@ impl<Z: Size, S: Shard> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
     note = "a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
-pub trait ZipDim<D2> {
+pub trait ZipDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -68,7 +69,7 @@ impl ZipDim<Stretch> for Stretch {
     message = "elementwise op: shapes `{L}` and `{Self}` do not go together",
     label = "ranks must be equal, or one operand's dims must be the last dims of the other"
 )]
-pub trait ZipRhs<L> {
+pub trait ZipRhs<L>: Sealed {
     /// The shape of the result.
     type Out: Shape;
 }

@@ -2,6 +2,7 @@
 
 use super::reshard::Spec;
 use crate::axis::{Shard, Split};
+use crate::sealed::{Seal, Sealed};
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::Size;
 
@@ -13,7 +14,7 @@ use crate::size::Size;
     note = "give both dims one size, or turn an operand: `a.matmul(&b.t())`",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
-pub trait ContractDim<D2> {}
+pub trait ContractDim<D2>: Sealed {}
 impl<Z: Size, S1, S2> ContractDim<TDim<Z, S2>> for TDim<Z, S1>
 where
     TDim<Z, S1>: ContractTo<TDim<Z, S2>>,
@@ -28,7 +29,7 @@ where
     note = "give both dims one size, or turn an operand: `a.matmul(&b.t())`",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
-pub trait ContractDimTo<D2> {}
+pub trait ContractDimTo<D2>: Sealed {}
 impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {}
 /// A pair of batch dims: dims of both operands and of the result.
 ///
@@ -38,7 +39,7 @@ impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {
     label = "batch dims `{Self}` and `{D2}`",
     note = "a letter that both operands and the result have stands for dims of one size: give them one size, or write another letter"
 )]
-pub trait BatchDimPair<D2> {
+pub trait BatchDimPair<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -55,7 +56,7 @@ where
     label = "`{Self}` would be contracted with `{D2}`",
     note = "contracted dims must be sharded the same way, or one of them be unsharded: `reshard` one operand, for instance `b.reshard(P![..])`"
 )]
-pub trait ContractTo<D2> {
+pub trait ContractTo<D2>: Sealed {
     /// The sharded sides: [`OneSide`] or [`BothSides`].
     type Parts;
 }
@@ -85,7 +86,7 @@ pub struct BothSides;
     note = "say how the result is sharded: `a.matmul_to(&b, P![_, _])` or `einsum!(\"..\", a, b, P![_, _])` adds the parts up on every device (all-reduce)",
     note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)"
 )]
-pub trait Placed<D> {}
+pub trait Placed<D>: Sealed {}
 impl<D> Placed<D> for OneSide {}
 
 /// A pair of leading dims of `matmul`.
@@ -94,7 +95,7 @@ impl<D> Placed<D> for OneSide {}
     label = "`{Self}` meets `{D2}`",
     note = "`reshard` one operand; or use `einsum!`, whose result takes the left operand's sharding"
 )]
-pub trait LeadingDim<D2> {
+pub trait LeadingDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -119,7 +120,7 @@ impl LeadingDim<Stretch> for Stretch {
     message = "matmul: shapes `{L}` and `{Self}` cannot be multiplied",
     label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
 )]
-pub trait MatmulRhs<L> {
+pub trait MatmulRhs<L>: Sealed {
     /// The shape of the product.
     type Out: Shape;
 }
@@ -130,7 +131,9 @@ pub type MatmulOf<L, R> = <R as MatmulRhs<L>>::Out;
     message = "matmul_to: shapes `{L}` and `{Self}` cannot be multiplied",
     label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
 )]
-pub trait MatmulToRhs<L, P> {
+pub trait MatmulToRhs<L, P>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the product.
     type Out: Shape;
 }
@@ -160,7 +163,7 @@ dot! { [A] [B]; [A] [B C]; [A B] [C]; [A B] [C E]; }
 macro_rules! one {
     ([$($g:tt)*] $l:ty, $r:ty, $out:ty, $k1:ident $k2:ident) => {
         impl<$($g)* $k1: ContractDim<$k2>, $k2> MatmulRhs<$l> for $r where $out: AxesOnce + Shape { type Out = $out; }
-        impl<$($g)* $k1: ContractDimTo<$k2>, $k2, P: Spec<$out>> MatmulToRhs<$l, P> for $r { type Out = P::Out; }
+        impl<$($g)* $k1: ContractDimTo<$k2>, $k2, P: Spec<$out>> MatmulToRhs<$l, P> for $r { const SEAL: Seal = Seal; type Out = P::Out; }
     };
 }
 one!([] (K1,), (K2,), (), K1 K2);

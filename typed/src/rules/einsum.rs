@@ -3,6 +3,7 @@
 use super::dot::{BatchDimPair, ContractDim, ContractDimTo};
 use super::reshard::{EmptyOf, LeftUnreduced, Spec};
 use crate::axis::MeshAxis;
+use crate::sealed::{Seal, Sealed};
 use crate::sets::{GlobalSets, MarkIn, Sets, UnreduceIn};
 use crate::shape::{AxesOnce, D, DimAccess, DimType, Shape, TDim};
 
@@ -19,7 +20,7 @@ pub struct PairedDim<const I: usize, const J: usize>;
 pub struct SwappedDim<const I: usize, const J: usize>;
 
 /// A dim of the result, picked from the operands.
-pub trait Pick<L, R> {
+pub trait Pick<L, R>: Sealed {
     /// The dim.
     type Dim: DimType;
 }
@@ -43,7 +44,7 @@ where
     type Dim = <R::Dim as BatchDimPair<L::Dim>>::Out;
 }
 /// A dim of the result, with a stated result sharding.
-pub trait PickTo<L, R> {
+pub trait PickTo<L, R>: Sealed {
     /// The dim, in any sharding.
     type Dim: DimType;
 }
@@ -61,18 +62,20 @@ where
 }
 
 /// The dims of the result.
-pub trait Outs<L, R> {
+pub trait Outs<L, R>: Sealed {
     /// The shape of the result.
     type Out: Shape;
 }
 /// The dims of the result, sharded as `P` says.
-pub trait OutsTo<L, R, P> {
+pub trait OutsTo<L, R, P>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the result.
     type Out: Shape;
 }
 macro_rules! outs { ($($o:ident)*) => {
     impl<L, R, $($o: Pick<L, R>),*> Outs<L, R> for ($($o,)*) where ($($o::Dim,)*): AxesOnce + Shape { type Out = ($($o::Dim,)*); }
-    impl<L, R, P: Spec<($($o::Dim,)*)>, $($o: PickTo<L, R>),*> OutsTo<L, R, P> for ($($o,)*) { type Out = P::Out; }
+    impl<L, R, P: Spec<($($o::Dim,)*)>, $($o: PickTo<L, R>),*> OutsTo<L, R, P> for ($($o,)*) { const SEAL: Seal = Seal; type Out = P::Out; }
 } }
 outs!();
 outs!(A);
@@ -85,21 +88,21 @@ outs!(A B C E F G H);
 outs!(A B C E F G H I);
 
 /// One pair of contracted dims.
-pub trait Pair<L, R> {}
+pub trait Pair<L, R>: Sealed {}
 impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pair<L, R> for PairedDim<I, J> where
     L::Dim: ContractDim<R::Dim>
 {
 }
 /// One pair of contracted dims, with a stated result sharding.
-pub trait PairTo<L, R> {}
+pub trait PairTo<L, R>: Sealed {}
 impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> PairTo<L, R> for PairedDim<I, J> where
     L::Dim: ContractDimTo<R::Dim>
 {
 }
 /// The pairs of contracted dims.
-pub trait ContractedPairs<L, R> {}
+pub trait ContractedPairs<L, R>: Sealed {}
 /// The pairs of contracted dims, with a stated result sharding.
-pub trait ContractedPairsTo<L, R> {}
+pub trait ContractedPairsTo<L, R>: Sealed {}
 macro_rules! over { ($($c:ident)*) => {
     impl<L, R, $($c: Pair<L, R>),*> ContractedPairs<L, R> for ($($c,)*) {}
     impl<L, R, $($c: PairTo<L, R>),*> ContractedPairsTo<L, R> for ($($c,)*) {}
@@ -118,10 +121,13 @@ over!(A B C E);
     label = "the subscripts do not fit the operands"
 )]
 pub trait EinsumRhs<L, O, C> {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the result.
     type Out: Shape;
 }
 impl<L, R, O: Outs<L, R>, C: ContractedPairs<L, R>> EinsumRhs<L, O, C> for R {
+    const SEAL: Seal = Seal;
     type Out = O::Out;
 }
 /// The rule of [`EinsumRhs`] with a result sharding `P`.
@@ -130,10 +136,13 @@ impl<L, R, O: Outs<L, R>, C: ContractedPairs<L, R>> EinsumRhs<L, O, C> for R {
     label = "the subscripts do not fit the operands"
 )]
 pub trait EinsumToRhs<L, O, C, P> {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the result.
     type Out: Shape;
 }
 impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, C, P> for R {
+    const SEAL: Seal = Seal;
     type Out = O::Out;
 }
 
@@ -144,16 +153,19 @@ impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, 
     label = "`{Self}` would be contracted with `{D2}`",
     note = "with `; U: X` in the spec, the dims that are contracted over X are sharded over X in both operands: `reshard` one of them, or leave out `; U: X`"
 )]
-pub trait PartialDim<D2, V> {
+pub trait PartialDim<D2, V>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The set with the axes unreduced.
     type Out: Sets;
 }
 #[diagnostic::do_not_recommend]
 impl<Z, S: UnreduceIn<V>, V> PartialDim<TDim<Z, S>, V> for TDim<Z, S> {
+    const SEAL: Seal = Seal;
     type Out = S::Out;
 }
 /// One pair of contracted dims of a product that is left unreduced.
-pub trait PartialPair<L, R, V> {
+pub trait PartialPair<L, R, V>: Sealed {
     /// The set `V` with the axes of the pair unreduced.
     type Out: Sets;
 }
@@ -165,7 +177,7 @@ where
     type Out = <L::Dim as PartialDim<R::Dim, V>>::Out;
 }
 /// The pairs of contracted dims of a product that is left unreduced.
-pub trait PartialPairs<L, R, V> {
+pub trait PartialPairs<L, R, V>: Sealed {
     /// The set `V` with the axes of all pairs unreduced.
     type Out: Sets;
 }
@@ -213,7 +225,7 @@ impl<V> SummedOver<V> for V {}
     label = "a product is left unreduced outside of `shard_map`, and then has plain operands",
     note = "in a body of `shard_map`, leave out `; U: X`: the product varies over `X`, and `.psum(X)` makes the sum"
 )]
-pub trait EinsumSets<L, R, C, V> {
+pub trait EinsumSets<L, R, C, V>: Sealed {
     /// The sets of the result.
     type Out: Sets;
 }

@@ -1,5 +1,6 @@
 //! Rules of halos: blocks with a rim of their neighbours' elements.
 
+use crate::sealed::Seal;
 use crate::shape::{DimType, TDim};
 use crate::size::SizeAtMost;
 use crate::size::{KnownSize, Size, WithRim};
@@ -10,11 +11,14 @@ use crate::size::{KnownSize, Size, WithRim};
     label = "a block's dims are unsharded, and the width of a rim is a number: `x.halo::<N![1], _, _>(D0, X)`"
 )]
 pub trait HaloDim<K>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim with its rim.
     type Out: DimType;
 }
 #[diagnostic::do_not_recommend]
 impl<Z: Size, K: KnownSize> HaloDim<K> for TDim<Z> {
+    const SEAL: Seal = Seal;
     type Out = TDim<WithRim<Z, K>>;
 }
 

@@ -2,6 +2,7 @@
 
 use super::slice::{EqualExceptDim, JoinDim};
 use crate::axis::Shard;
+use crate::sealed::Sealed;
 use crate::sets::{AddRhs, Sets};
 use crate::shape::{DimAccess, DimType, Shape, TDim};
 use crate::size::{Size, SizesAddTo, SplitsOver};
@@ -10,7 +11,7 @@ type DimAt<S, I> = <S as DimAccess<I>>::Dim;
 type ReplaceDim<S, I, Q> = <S as DimAccess<I>>::Put<Q>;
 
 /// Shapes, as a tuple, whose arrays can be concatenated along dim `I`.
-pub trait ConcatShapes<I> {
+pub trait ConcatShapes<I>: Sealed {
     /// The shape of the result.
     type Out: Shape;
 }
@@ -22,7 +23,7 @@ where
     type Out = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>>>::Out>;
 }
 /// The sets of arrays, as a tuple, that can be concatenated.
-pub trait ConcatSets {
+pub trait ConcatSets: Sealed {
     /// The sets of the result.
     type Out: Sets;
 }
@@ -36,7 +37,7 @@ impl<V, W: AddRhs<V>> ConcatSets for (V, W) {
 )]
 pub trait CutDims<P>: DimType {}
 /// Sizes of the pieces, as a tuple, into which dim `I` of the shape `S` can be split.
-pub trait SplitShapes<I, S> {
+pub trait SplitShapes<I, S>: Sealed {
     /// The shapes of the pieces.
     type Out;
 }

@@ -1,6 +1,7 @@
 //! Rules of linear algebra: stacks of matrices, whose last two dims every device holds whole.
 
 use super::slice::SameType;
+use crate::sealed::Sealed;
 use crate::shape::{DimType, Shape, TDim};
 use crate::size::{AddSize, DivideBy, IntoSize, IntoTypenum, Num, Prime, Size, TypenumOf};
 use typenum::{Min, Minimum};
@@ -109,7 +110,7 @@ pub struct ThinMatrices;
     message = "`{Self}` does not say how large the factors of `{S}` are",
     label = "expected `FullMatrices` or `ThinMatrices`, and matrices whose sizes are numbers"
 )]
-pub trait FactorSizes<S> {
+pub trait FactorSizes<S>: Sealed {
     /// The columns of the left factor, and the rows of `r`.
     type Left: Size;
     /// The rows of the right factor.

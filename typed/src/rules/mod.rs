@@ -11,7 +11,10 @@
 //! * functions are total, and a single bound checks them; bounds are on methods, so that rustc
 //!   shows this crate's messages;
 //! * blanket impls are in this crate only; macros in the user's crate implement leaf traits for the
-//!   user's types.
+//!   user's types;
+//! * every trait is sealed: its supertrait is `Sealed`, or `SealedOrDeclared` if it is implemented
+//!   for declared types too. It has a constant `SEAL` if its impl could name a declared type as
+//!   `Self` or as a parameter. The module `sealed` says why.
 
 pub mod broadcast;
 pub mod dot;

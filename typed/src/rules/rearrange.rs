@@ -3,6 +3,7 @@
 use super::dot::ContractDim;
 use super::reshape_dims::UnshardedDim;
 use crate::axis::Shard;
+use crate::sealed::Seal;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{AddSize, MulSize, SizeAtMost, SubSize};
 use crate::size::{Num, Size, SplitsOver};
@@ -14,6 +15,8 @@ use crate::size::{Num, Size, SplitsOver};
     note = "or state the result: `x.then::<T![..]>(|x| x.repeat(..))`"
 )]
 pub trait RepeatDim<K>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
@@ -22,9 +25,11 @@ impl<Z: MulSize<K>, A: Shard, K> RepeatDim<K> for TDim<Z, A>
 where
     Z::Out: SplitsOver<A>,
 {
+    const SEAL: Seal = Seal;
     type Out = TDim<Z::Out, A>;
 }
 impl<K: Size> RepeatDim<K> for Stretch {
+    const SEAL: Seal = Seal;
     type Out = TDim<K>;
 }
 
@@ -35,11 +40,14 @@ impl<K: Size> RepeatDim<K> for Stretch {
     note = "along a sharded dim keep the size, with a value for the missing neighbour: `&x - x.shift(1, D0, 0.0)`"
 )]
 pub trait DiffDim<K>: UnshardedDim {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
 #[diagnostic::do_not_recommend]
 impl<Z: SubSize<K>, K: SizeAtMost<Z>> DiffDim<K> for TDim<Z> {
+    const SEAL: Seal = Seal;
     type Out = TDim<Z::Out>;
 }
 

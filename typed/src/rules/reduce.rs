@@ -1,5 +1,6 @@
 //! Rules of reductions: reduced dims are removed, sharded or not, or kept with size 1.
 
+use crate::sealed::Sealed;
 use crate::shape::{D, DimAccess, EarlierDim, Shape, Stretch};
 use core::ops::RangeFull;
 use typenum::consts as numbers;
@@ -21,7 +22,7 @@ pub fn keep<I>(dims: I) -> Kept<I> {
     note = "`keep(D1)` keeps a reduced dim as `~`, which repeats",
     note = "`max` and `min` reduce one array: `x.maximum(0.0)` compares with a number or another array"
 )]
-pub trait ReduceDims<S> {
+pub trait ReduceDims<S>: Sealed {
     /// The shape of the result.
     type Out: Shape;
     /// True if the dims are kept, with size 1.

@@ -3,6 +3,7 @@
 use super::broadcast::ZipRhs;
 use super::slice::SameType;
 use crate::axis::{Shard, Unsharded};
+use crate::sealed::Seal;
 use crate::shape::{DimAccess, DimNumber, DimType, OtherDim, Shape, Stretch, TDim};
 use crate::size::{CountOf, CountSizes, KnownSize, Num, ProductIs, SameElements, Size, SplitsOver};
 
@@ -157,6 +158,8 @@ counted! { ; A; A B; A B C; A B C E; A B C E F; A B C E F G; A B C E F G H; A B 
     label = "the two factors multiply to the dim's size, and mesh axes that shard the dim divide the first"
 )]
 pub trait Factored<A, B>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the major factor.
     type Major: DimType;
     /// The dim of the minor factor.
@@ -166,6 +169,7 @@ impl<Z: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for TDim<Z, S>
 where
     Z: ProductIs<A, B>,
 {
+    const SEAL: Seal = Seal;
     type Major = TDim<A, S>;
     type Minor = TDim<B, Unsharded>;
 }

@@ -1,6 +1,7 @@
 //! Specs: shardings that a program states.
 
 use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Unsharded};
+use crate::sealed::{Seal, Sealed};
 use crate::sets::{GlobalSets, MarkIn, Sets};
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{Size, SplitsOver};
@@ -36,23 +37,29 @@ mod values {
 pub use values::*;
 
 /// A dim that can be sharded as `S` says.
-pub trait RespecDim<S> {
+pub trait RespecDim<S>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
 impl<Z: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for TDim<Z, S1> {
+    const SEAL: Seal = Seal;
     type Out = TDim<Z, S2>;
 }
 #[diagnostic::do_not_recommend]
 impl<Z: Size, S1: Shard> RespecDim<KeptSharding> for TDim<Z, S1> {
+    const SEAL: Seal = Seal;
     type Out = TDim<Z, S1>;
 }
 #[diagnostic::do_not_recommend]
 impl RespecDim<Unsharded> for Stretch {
+    const SEAL: Seal = Seal;
     type Out = Stretch;
 }
 #[diagnostic::do_not_recommend]
 impl RespecDim<KeptSharding> for Stretch {
+    const SEAL: Seal = Seal;
     type Out = Stretch;
 }
 
@@ -62,7 +69,7 @@ impl RespecDim<KeptSharding> for Stretch {
     label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim",
     note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays"
 )]
-pub trait Spec<S> {
+pub trait Spec<S>: Sealed {
     /// The shape with the sharding of the spec.
     type Out: Shape;
 }
@@ -93,7 +100,7 @@ impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
     label = "a value is unreduced over axes that shard none of its dims",
     note = "`reshard` it to be unsharded along the axis first"
 )]
-pub trait UnshardedOver<A> {}
+pub trait UnshardedOver<A>: Sealed {}
 impl<A> UnshardedOver<A> for Stretch {}
 impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<A> for TDim<Z, S> {}
 impl<Z, S: Distinct<A>, A: MeshAxis> UnshardedOver<(A,)> for TDim<Z, S> {}
@@ -106,7 +113,7 @@ impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> UnshardedOver<(A
     note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays",
     note = "an array that is unreduced or reduced goes to a plain spec first"
 )]
-pub trait ReshardTo<S, V> {
+pub trait ReshardTo<S, V>: Sealed {
     /// The shape of the result.
     type Shape: Shape;
     /// The sets of the result.
@@ -166,7 +173,7 @@ marked! { [] (A,); [B] (A, B); }
     label = "the unreduced axes are exactly those by which both contracted dims are sharded, alike",
     note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
 )]
-pub trait ProductSets<L, R, V> {
+pub trait ProductSets<L, R, V>: Sealed {
     /// The sets of the result.
     type Out: Sets;
 }

@@ -3,6 +3,7 @@
 
 use super::broadcast::ZipRhs;
 use crate::axis::Shard;
+use crate::sealed::Sealed;
 use crate::shape::{DimType, Stretch, TDim};
 use crate::size::Size;
 
@@ -20,7 +21,7 @@ impl<D> AlikeDim<D> for D {}
     label = "`{Self}` meets `{D2}`",
     note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give"
 )]
-pub trait SelectDim<D2> {}
+pub trait SelectDim<D2>: Sealed {}
 impl<Z: Size, S1, S2> SelectDim<TDim<Z, S2>> for TDim<Z, S1> where TDim<Z, S1>: AlikeDim<TDim<Z, S2>> {}
 #[diagnostic::do_not_recommend]
 impl<Z: Size, S: Shard> SelectDim<Stretch> for TDim<Z, S> {}

@@ -2,6 +2,7 @@
 
 use super::reshape_dims::UnshardedDim;
 use crate::axis::{MeshAxis, Shard};
+use crate::sealed::Seal;
 use crate::shape::{DimAccess, DimType, Shape, Stretch, TDim};
 use crate::size::{AddSize, DivideUp, MulSize, Num, Size, SizeAtMost, SizesAddTo, SplitsOver, SubSize};
 
@@ -56,6 +57,8 @@ strung! { X Y, X, Y; X Y Z, X, (Y, Z); X Y Z, (X, Y), Z; }
     label = "the parts' sizes are numbers that add up to the dim's, and mesh axes divide each"
 )]
 pub trait CutDim<A, B>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The first piece.
     type First: DimType;
     /// The second piece.
@@ -65,6 +68,7 @@ impl<Z: Size, S: Shard, A: SplitsOver<S>, B: SplitsOver<S>> CutDim<A, B> for TDi
 where
     (A, B): SizesAddTo<Z>,
 {
+    const SEAL: Seal = Seal;
     type First = TDim<A, S>;
     type Second = TDim<B, S>;
 }
@@ -75,6 +79,8 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
 pub trait SliceDim<A, B>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
@@ -82,6 +88,7 @@ impl<Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>> SliceDim<A, B> for TDi
 where
     B::Out: SplitsOver<S>,
 {
+    const SEAL: Seal = Seal;
     type Out = TDim<B::Out, S>;
 }
 /// A dim of which every `K`-th element from `A` to `B` can be taken. It keeps its sharding, which
@@ -92,6 +99,8 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
 pub trait StridedDim<A, B, K>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
@@ -99,6 +108,7 @@ impl<Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>, K: Size> StridedDim<A,
 where
     B::Out: DivideUp<K, Out: SplitsOver<S>>,
 {
+    const SEAL: Seal = Seal;
     type Out = TDim<<B::Out as DivideUp<K>>::Out, S>;
 }
 /// A dim that can be padded by `A` elements before and `B` elements after. It keeps its sharding,
@@ -109,6 +119,8 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
 )]
 pub trait PadDim<A, B>: DimType {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
@@ -116,6 +128,7 @@ impl<Z: AddSize<A>, S: Shard, A, B> PadDim<A, B> for TDim<Z, S>
 where
     Z::Out: AddSize<B, Out: SplitsOver<S>>,
 {
+    const SEAL: Seal = Seal;
     type Out = TDim<<Z::Out as AddSize<B>>::Out, S>;
 }
 /// An unsharded dim that can be repeated `K` times.
@@ -125,13 +138,17 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.tile(..))`"
 )]
 pub trait TileDim<K>: UnshardedDim {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The dim of the result.
     type Out: DimType;
 }
 impl<Z: MulSize<K>, K> TileDim<K> for TDim<Z> {
+    const SEAL: Seal = Seal;
     type Out = TDim<Z::Out>;
 }
 impl<K: Size> TileDim<K> for Stretch {
+    const SEAL: Seal = Seal;
     type Out = TDim<K>;
 }
 /// A dim of at least `K` elements, of which the `K` largest can be taken.

@@ -4,6 +4,7 @@ use super::broadcast::ZipRhs;
 use super::reshape_dims::UnshardedDim;
 use super::slice::SameType;
 use crate::axis::{Shard, Split};
+use crate::sealed::Sealed;
 use crate::shape::{AxesOnce, D, DimAccess, DimType, Insert, Shape, Stretch, TDim};
 use crate::size::Size;
 
@@ -109,7 +110,7 @@ pub struct AlongDim<A>(core::marker::PhantomData<fn() -> A>);
     label = "`{Self}` meets `{D2}`",
     note = "`reshard` one of them, or state the sharding of the result: `x.take_along_axis_to(&ids, D1, P![..])`"
 )]
-pub trait AlignSplits<D2> {
+pub trait AlignSplits<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -130,7 +131,7 @@ impl<Z: Size, S: Shard> AlignSplits<TDim<Z, S>> for TDim<Z, S> {
     label = "`{Self}` meets `{D2}`",
     note = "array and indices have the same dims, except the one that is indexed; a `~`, which `expand_dims` and `keep(..)` give, takes the size of the other"
 )]
-pub trait AlignDim<D2> {
+pub trait AlignDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
@@ -162,7 +163,7 @@ impl<A: LookupDim, Q: IndexDim> AlignDim<Q> for AlongDim<A> {
     label = "`{Self}` meets `{D2}`",
     note = "array and indices have the same dims, except the one that is indexed; a `~`, which `expand_dims` and `keep(..)` give, takes the size of the other"
 )]
-pub trait AlignDimTo<D2> {
+pub trait AlignDimTo<D2>: Sealed {
     /// The dim of the result, whose sharding `=` in a spec keeps: the array's, or along the indexed
     /// dim that of the indices.
     type Out: DimType;
@@ -192,7 +193,7 @@ impl<A: DimType, Q: DimType> AlignDimTo<Q> for AlongDim<A> {
     label = "expected indices with as many dims as the array",
     note = "add dims of size 1: `.expand_dims(D1)`"
 )]
-pub trait AlignRhs<S, I> {
+pub trait AlignRhs<S, I>: Sealed {
     /// The shape of the result.
     type Out: Shape;
 }
@@ -202,17 +203,17 @@ pub trait AlignRhs<S, I> {
     label = "expected indices with as many dims as the array",
     note = "add dims of size 1: `.expand_dims(D1)`"
 )]
-pub trait AlignToRhs<S, I> {
+pub trait AlignToRhs<S, I>: Sealed {
     /// The shape of the result, before its sharding is stated.
     type Out: Shape;
 }
 /// The dims of indices, paired with those of an array whose indexed dim is marked.
-pub trait AlignDims<M> {
+pub trait AlignDims<M>: Sealed {
     /// The shape of the result.
     type Out: Shape;
 }
 /// The dims of indices like [`AlignDims`], with a stated result sharding.
-pub trait AlignDimsTo<M> {
+pub trait AlignDimsTo<M>: Sealed {
     /// The shape of the result, before its sharding is stated.
     type Out: Shape;
 }
@@ -260,7 +261,7 @@ type MarkedShape<S, I> = <S as DimAccess<I>>::Put<AlongDim<<S as DimAccess<I>>::
     label = "expected values of shape `{P}`, or a number",
     note = "in `x.at(&ids, D0).add(&values)` the values have the shape of `x.take(&ids, D0)`; they may lack leading dims, have `~`, or be unsharded"
 )]
-pub trait UpdateOf<P> {}
+pub trait UpdateOf<P>: Sealed {}
 #[diagnostic::do_not_recommend]
 impl<P: Shape, U: ZipRhs<P, Out: SameType<P>>> UpdateOf<P> for U {}
 
@@ -278,6 +279,6 @@ impl<S: DimAccess<D<1>>> DiagonalShape for S {}
     message = "`{Self}` is not a spec of the dims only",
     label = "expected `P![X, _]`, without `; U: ..` and `; R: ..`"
 )]
-pub trait DimsSpec {}
+pub trait DimsSpec: Sealed {}
 macro_rules! plain { ($($($s:ident)*;)*) => { $( impl<$($s),*> DimsSpec for ($($s,)*) {} )* } }
 plain! { ; A; A B; A B C; A B C E; A B C E F; A B C E F G; A B C E F G H; A B C E F G H I; }

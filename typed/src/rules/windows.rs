@@ -7,6 +7,7 @@
 use super::dot::{ContractDim, ContractDimTo};
 use super::reshard::Spec;
 use crate::axis::Shard;
+use crate::sealed::{Seal, Sealed};
 use crate::shape::{AxesOnce, DimType, Shape, TDim};
 use crate::size::{AddSize, SubSize};
 use crate::size::{DivideBy, Num, Prime, Size, SplitsOver};
@@ -40,7 +41,7 @@ impl<S> Strides<S> {
     message = "`{Self}` is not a padding of windows",
     label = "write `Strides::<S![..]>::valid()` or `Strides::<S![..]>::same()`"
 )]
-pub trait WindowPadding: 'static {
+pub trait WindowPadding: Sealed + 'static {
     /// True for [`SameWindows`].
     const IS_SAME: bool;
 }
@@ -68,6 +69,8 @@ pub trait UnitStrides: Shape {
     note = "for other sizes state the result: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
 )]
 pub trait FitsInto<Z>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The number of positions: `Z` − `Self` + 1.
     type Positions: Size;
 }
@@ -77,20 +80,24 @@ pub trait FitsInto<Z>: Size {
     label = "the size of the dim is a number; windows have up to 32 elements"
 )]
 pub trait Touches<Z>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The number of positions.
     type Positions: Size;
 }
 impl<Z: Size> FitsInto<Z> for Num<1> {
+    const SEAL: Seal = Seal;
     type Positions = Z;
 }
 impl<Z: Size> Touches<Z> for Num<1> {
+    const SEAL: Seal = Seal;
     type Positions = Z;
 }
 macro_rules! window_sizes { ($($k:literal $less:literal)*) => { $(
     #[diagnostic::do_not_recommend]
-    impl<Z: SubSize<Num<$less>>> FitsInto<Z> for Num<$k> { type Positions = Z::Out; }
+    impl<Z: SubSize<Num<$less>>> FitsInto<Z> for Num<$k> { const SEAL: Seal = Seal; type Positions = Z::Out; }
     #[diagnostic::do_not_recommend]
-    impl<Z: AddSize<Num<$less>>> Touches<Z> for Num<$k> { type Positions = Z::Out; }
+    impl<Z: AddSize<Num<$less>>> Touches<Z> for Num<$k> { const SEAL: Seal = Seal; type Positions = Z::Out; }
 )* } }
 window_sizes!(2 1 3 2 4 3 5 4 6 5 7 6 8 7 9 8 10 9 11 10 12 11 13 12 14 13 15 14 16 15 17 16 18 17 19 18
     20 19 21 20 22 21 23 22 24 23 25 24 26 25 27 26 28 27 29 28 30 29 31 30 32 31);
@@ -101,10 +108,13 @@ window_sizes!(2 1 3 2 4 3 5 4 6 5 7 6 8 7 9 8 10 9 11 10 12 11 13 12 14 13 15 14
     label = "a stride is a number from 1 to 16; with a stride above 1 the size of the dim is a number"
 )]
 pub trait StrideOver<Z>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The number of windows: `Z` / `Self`, rounded up.
     type Count: Size;
 }
 impl<Z: Size> StrideOver<Z> for Num<1> {
+    const SEAL: Seal = Seal;
     type Count = Z;
 }
 macro_rules! strides { ($($s:literal $less:literal [$($p:literal)*];)*) => { $(
@@ -113,6 +123,7 @@ macro_rules! strides { ($($s:literal $less:literal [$($p:literal)*];)*) => { $(
     where
         Z::Out: DivideBy<strides!(@ $($p)*)>,
     {
+        const SEAL: Seal = Seal;
         type Count = <Z::Out as DivideBy<strides!(@ $($p)*)>>::Quotient;
     }
 )* };
@@ -223,6 +234,8 @@ pub trait ConvRhs<L, St, P>: Shape {
     label = "the array is [batch, features, ..], the filter [output features, features, ..], with one to three spatial dims"
 )]
 pub trait ConvToRhs<L, Q>: Shape {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The shape of the result.
     type Out: Shape;
 }
@@ -247,6 +260,7 @@ macro_rules! conv { ($($d:ident $k:ident $s:ident $one:ident)*) => {
     where
         Q: Spec<(B, O, $($d::Out,)*)>,
     {
+        const SEAL: Seal = Seal;
         type Out = Q::Out;
     }
 } }

@@ -2,6 +2,7 @@
 
 use super::{AxisSlot, GlobalSets, Invariant, Reduced, Sets, Unreduced};
 use crate::axis::MeshAxis;
+use crate::sealed::{Seal, Sealed};
 
 /// Requires that no slot is an unreduced sum.
 #[diagnostic::on_unimplemented(
@@ -59,9 +60,9 @@ impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
 )]
 pub trait PlainSets: Sets {}
 impl PlainSets for () {}
-/// Whether a value is complete or an unreduced sum over some axis: [`CompleteValue`] or
-/// [`PartialSum`].
-pub trait Completeness: 'static {
+/// The completeness of a value: [`CompleteValue`], or [`PartialSum`] if it is an unreduced sum over
+/// some axis.
+pub trait Completeness: Sealed + 'static {
     /// The completeness of a value with a slot of this one and of `B`.
     type And<B: Completeness>: Completeness;
 }
@@ -90,7 +91,7 @@ impl<K> ConvertsAs<K> for CompleteValue {}
 impl<K: InexactConversion> ConvertsAs<K> for PartialSum {}
 /// A conversion from a floating-point type to another one, implemented by the crate that knows the
 /// element types.
-pub trait InexactConversion {}
+pub trait InexactConversion: Sealed {}
 /// The sets of positions in a value with these sets, as `argmax` gives: they have no cotangents, so
 /// none of them is reduced.
 pub trait PositionSets: Sets {
@@ -128,9 +129,16 @@ pub trait OnlyReduced: Sets {}
     label = "the value is unreduced",
     note = "make the sum first: `.reshard(P![..])`"
 )]
-pub trait ReducedSlot: AxisSlot {}
-impl ReducedSlot for Invariant {}
-impl<A: MeshAxis> ReducedSlot for Reduced<A> {}
+pub trait ReducedSlot: AxisSlot {
+    #[doc(hidden)]
+    const SEAL: Seal;
+}
+impl ReducedSlot for Invariant {
+    const SEAL: Seal = Seal;
+}
+impl<A: MeshAxis> ReducedSlot for Reduced<A> {
+    const SEAL: Seal = Seal;
+}
 /// The sets of cotangents: unreduced and reduced are exchanged.
 pub trait Dual: Sets {
     /// The sets of the cotangent.

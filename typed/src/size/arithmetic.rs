@@ -6,6 +6,7 @@
 use super::count::{CountOf, CountSizes, SameElements};
 use super::digits::{Decimal, DigitList, DigitsOf, SizeOfDigits, Stride};
 use super::{Composite, Named, Number, Open, Size, Symbol, Unknown, WholeNumber};
+use crate::sealed::{Seal, Sealed};
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -17,6 +18,8 @@ use core::marker::PhantomData;
     note = "for sizes that are known only at run time state the result: `x.then::<T![..]>(|x| ..)`"
 )]
 pub trait AddSize<B>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The sum.
     type Out: Size;
 }
@@ -26,6 +29,7 @@ impl<A: Size + Decimal, B: Decimal> AddSize<B> for A
 where
     SumNumber<A, B>: WholeNumber,
 {
+    const SEAL: Seal = Seal;
     type Out = SumNumber<A, B>;
 }
 /// A size from which `B`, which is not larger, can be subtracted.
@@ -35,6 +39,8 @@ where
     note = "a generic function has the difference as a further parameter: `B: SubSize<A, Out = C>, A: Size, C: Size`"
 )]
 pub trait SubSize<B>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The difference.
     type Out: Size;
 }
@@ -44,6 +50,7 @@ impl<A: Size + Decimal, B: Decimal> SubSize<B> for A
 where
     DifferenceNumber<A, B>: WholeNumber,
 {
+    const SEAL: Seal = Seal;
     type Out = DifferenceNumber<A, B>;
 }
 /// A size that is at most `Z`.
@@ -81,7 +88,9 @@ pub trait MulSize<B>: Size {
     type Out: Size;
 }
 /// The rule that multiplies sizes of a kind by sizes of the kind `K`.
-pub trait MulImpl<K, A, B> {
+pub trait MulImpl<K, A, B>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The product.
     type Out: Size;
 }
@@ -99,16 +108,19 @@ macro_rules! products {
         where
             ProductNumber<A, B>: WholeNumber,
         {
+            const SEAL: Seal = Seal;
             type Out = ProductNumber<A, B>;
         }
     )* };
     (names: $($a:ident * $b:ident,)*) => { $(
         impl<A: Size, B: Size> MulImpl<$b, A, B> for $a {
+            const SEAL: Seal = Seal;
             type Out = SizeProduct<A, B>;
         }
     )* };
     (open: $($a:ident * $b:ident,)*) => { $(
         impl<A, B> MulImpl<$b, A, B> for $a {
+            const SEAL: Seal = Seal;
             type Out = Unknown;
         }
     )* };
@@ -126,6 +138,8 @@ products!(open: Number * Open, Named * Open, Symbol * Open, Composite * Open,
     label = "expected a number, and a divisor from 1 to 16"
 )]
 pub trait DivideUp<K>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The quotient.
     type Out: Size;
 }
@@ -135,6 +149,7 @@ impl<Z: Size + Decimal, K: Stride> DivideUp<K> for Z
 where
     QuotientNumber<Z, K>: WholeNumber,
 {
+    const SEAL: Seal = Seal;
     type Out = QuotientNumber<Z, K>;
 }
 /// A size that is the product of `A` and `B`.
@@ -155,7 +170,7 @@ where
 }
 
 /// Sizes that can be added: a tuple of two to eight.
-pub trait SizeSum {
+pub trait SizeSum: Sealed {
     /// The sum.
     type Out: Size;
 }

@@ -6,17 +6,18 @@
 
 use super::digits::{DigitList, NoDigits, SizeOfDigits};
 use super::{G, K, M, NamedSize, Num, Size, WholeNumber};
+use crate::sealed::{Sealed, SealedOrDeclared};
 use core::ops::{Add, Mul};
 use typenum::consts::U1000;
 use typenum::{B0, B1, Prod, Sum, UInt, UTerm};
 
 /// A type that stands for a size: a `typenum` integer, or a size itself.
-pub trait IntoSize {
+pub trait IntoSize: SealedOrDeclared {
     /// The size: `<U4096 as IntoSize>::Size` is `N![4096]`.
     type Size: Size;
 }
 /// The decimal digits of a `typenum` integer.
-pub trait BinaryDigits {
+pub trait BinaryDigits: Sealed {
     /// The digits.
     type Digits: DigitList;
 }
@@ -45,7 +46,7 @@ where
     message = "the size `{Self}` has no number that is known when compiling",
     label = "expected a number or a named number"
 )]
-pub trait IntoTypenum {
+pub trait IntoTypenum: SealedOrDeclared {
     /// The integer.
     type Typenum: typenum::Unsigned;
 }

@@ -2,6 +2,7 @@
 
 use super::digits::{Decimal, Digit1, DigitList, DigitsOf, NoDigits, SizeOfDigits};
 use super::{Composite, Named, Number, Open, Size, SizeProduct, Symbol, WholeNumber};
+use crate::sealed::{Sealed, SealedOrDeclared};
 use core::marker::PhantomData;
 
 /// A number of elements that depends on sizes known only at run time: `N` times the sizes `Y`.
@@ -14,12 +15,12 @@ pub struct OpenCount;
 /// A product of sizes while it is computed: the digits of its number, and its names.
 pub struct Tally<L, Y>(PhantomData<(L, Y)>);
 /// The rule that multiplies a product `T` by a size `Z` of a kind.
-pub trait CountImpl<Z, T> {
+pub trait CountImpl<Z, T>: Sealed {
     /// The product.
     type Out: TallyCount;
 }
 /// A finished product.
-pub trait TallyCount {
+pub trait TallyCount: Sealed {
     /// The number of elements: a number, [`NamedCount`], or [`OpenCount`].
     type Count;
 }
@@ -70,7 +71,7 @@ open!(Number Named Symbol Composite Open);
     note = "give the function a bound with the shapes before and after: `where S![B, 6]: ReshapesTo<S![B, 2, 3]>`",
     note = "or use `.split_dim(..)` and `.merge_dims(..)`, which leave all other dims as they are"
 )]
-pub trait CountSizes {
+pub trait CountSizes: Sealed {
     /// The product.
     type Tally: TallyCount;
 }
@@ -96,7 +97,7 @@ pub type CountOf<Z> = <<Z as CountSizes>::Tally as TallyCount>::Count;
     note = "the product of the sizes stays the same; sizes that are known only at run time keep their order, so `transpose` first to exchange two",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
-pub trait SameElements<S, R, C> {}
+pub trait SameElements<S, R, C>: SealedOrDeclared {}
 // rustc would list these impls instead of the notes
 #[diagnostic::do_not_recommend]
 impl<S, R, N: WholeNumber> SameElements<S, R, N> for N {}

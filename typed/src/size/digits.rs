@@ -7,6 +7,7 @@
 //! size ([`TooLarge`]).
 
 use super::{G, Impossible, K, M, NamedSize, Num, Size, WholeNumber};
+use crate::sealed::{Seal, Sealed, SealedOrDeclared};
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -35,7 +36,7 @@ atmesh_typed_macros::digits!();
 /// A group of three digits.
 pub struct Group<const A: u16>;
 /// The digits of a group.
-pub trait GroupDigits {
+pub trait GroupDigits: Sealed {
     /// The digits of a leading group: without leading zeros.
     type Leading: DigitList;
     /// The three digits, before the more significant digits `T`.
@@ -44,7 +45,7 @@ pub trait GroupDigits {
 atmesh_typed_macros::groups!();
 
 /// The less significant groups of a number of which a group becomes known next.
-pub trait GroupList {
+pub trait GroupList: Sealed {
     /// The number, after its next group `A`, if its more significant digits are `T`.
     type Push<const A: u16, T: DigitList>;
 }
@@ -70,7 +71,9 @@ impl<const B: u16, const C: u16, const E: u16> GroupList for Groups3<B, C, E> {
 }
 
 /// A size with a known value: a number or a named number.
-pub trait Decimal {
+pub trait Decimal: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The digits of the value.
     type Digits: DigitList;
 }
@@ -80,6 +83,7 @@ impl<const A: u16> Decimal for Num<A>
 where
     Group<A>: GroupDigits,
 {
+    const SEAL: Seal = Seal;
     type Digits = TopGroup<A>;
 }
 impl<const A: u16, const B: u16> Decimal for K<A, B>
@@ -87,6 +91,7 @@ where
     Group<A>: GroupDigits,
     Group<B>: GroupDigits,
 {
+    const SEAL: Seal = Seal;
     type Digits = LowGroup<B, TopGroup<A>>;
 }
 impl<const A: u16, const B: u16, const C: u16> Decimal for M<A, B, C>
@@ -95,6 +100,7 @@ where
     Group<B>: GroupDigits,
     Group<C>: GroupDigits,
 {
+    const SEAL: Seal = Seal;
     type Digits = LowGroup<C, LowGroup<B, TopGroup<A>>>;
 }
 impl<const A: u16, const B: u16, const C: u16, const E: u16> Decimal for G<A, B, C, E>
@@ -104,9 +110,11 @@ where
     Group<C>: GroupDigits,
     Group<E>: GroupDigits,
 {
+    const SEAL: Seal = Seal;
     type Digits = LowGroup<E, LowGroup<C, LowGroup<B, TopGroup<A>>>>;
 }
 impl<S: NamedSize<Number: Decimal>> Decimal for S {
+    const SEAL: Seal = Seal;
     type Digits = <S::Number as Decimal>::Digits;
 }
 
@@ -116,7 +124,7 @@ pub(crate) type DigitsOf<Z> = <Z as Decimal>::Digits;
 pub(crate) type SizeOfDigits<L> = <L as DigitList>::Groups<NoGroups>;
 
 /// A prime by which sizes are divided and multiplied.
-pub trait Divisor {
+pub trait Divisor: Sealed {
     /// The prime's digits.
     type Digits: DigitList;
     /// The digits of the number before the prime.
@@ -141,7 +149,7 @@ divisors! {
 }
 
 /// A number by which sizes are divided, rounding up.
-pub trait Stride {
+pub trait Stride: Sealed {
     /// The quotient.
     type Quotient<L: DigitList>: DigitList;
 }
@@ -164,14 +172,18 @@ strides! {
 type QuotientBy<Z, P> = <P as Divisor>::Quotient<DigitsOf<Z>>;
 type PrimeProduct<Z, P> = <<P as Divisor>::Digits as DigitList>::Product<DigitsOf<Z>>;
 /// Divides an integer by a prime.
-pub trait DividePrime<P> {
+pub trait DividePrime<P>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The quotient, rounded down.
     type Quotient: Size;
     /// The remainder.
     type Rest;
 }
 /// Multiplies an integer by a prime.
-pub trait MultiplyPrime<P> {
+pub trait MultiplyPrime<P>: SealedOrDeclared {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The product.
     type Product: Size;
 }
@@ -179,6 +191,7 @@ impl<Z: Decimal, P: Divisor> DividePrime<P> for Z
 where
     SizeOfDigits<<QuotientBy<Z, P> as QuotientDigits>::Quotient>: WholeNumber,
 {
+    const SEAL: Seal = Seal;
     type Quotient = SizeOfDigits<<QuotientBy<Z, P> as QuotientDigits>::Quotient>;
     type Rest = <QuotientBy<Z, P> as QuotientDigits>::Rest;
 }
@@ -186,5 +199,6 @@ impl<Z: Decimal, P: Divisor> MultiplyPrime<P> for Z
 where
     SizeOfDigits<PrimeProduct<Z, P>>: WholeNumber,
 {
+    const SEAL: Seal = Seal;
     type Product = SizeOfDigits<PrimeProduct<Z, P>>;
 }

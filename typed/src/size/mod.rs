@@ -9,8 +9,8 @@
 
 mod arithmetic;
 mod convert;
-mod count;
-mod digits;
+pub(crate) mod count;
+pub(crate) mod digits;
 mod rim;
 mod split;
 
@@ -29,6 +29,7 @@ pub use split::{
 };
 
 use crate::axis::MeshAxis;
+use crate::sealed::{Sealed, SealedOrDeclared};
 use core::fmt;
 use core::marker::PhantomData;
 
@@ -38,7 +39,7 @@ use core::marker::PhantomData;
     label = "not a size",
     note = "a size is a number, a name made by `dim!`, `?`, `{{ constant }}`, or a type parameter with the bound `Size`"
 )]
-pub trait Size: 'static {
+pub trait Size: SealedOrDeclared + 'static {
     /// The kind of arithmetic on the size: [`Number`], [`Named`], [`Symbol`], [`Composite`] or
     /// [`Open`].
     type Kind;
@@ -92,7 +93,7 @@ pub const fn value_of<S: Size>() -> usize {
     }
 }
 /// A kind whose sizes are known at compile time: [`Number`] or [`Named`].
-pub trait KnownKind {}
+pub trait KnownKind: Sealed {}
 impl KnownKind for Number {}
 impl KnownKind for Named {}
 
@@ -156,7 +157,7 @@ pub trait NamedSize: Size<Kind = Named> {
 /// The digit groups of a computed size (`{ 4096 * 3 }`). [`Trim`] converts them to a size.
 pub struct Limbs<const COUNT: u8, const A: u16, const B: u16, const C: u16, const E: u16>;
 /// Drops leading groups of zeros.
-pub trait Trim {
+pub trait Trim: Sealed {
     /// The size: [`Num`], [`K`], [`M`] or [`G`].
     type Out: Size;
 }

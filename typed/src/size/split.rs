@@ -5,6 +5,7 @@ use super::{
     Symbol,
 };
 use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
+use crate::sealed::{Seal, Sealed, SealedOrDeclared};
 
 /// A size that splits into equal tiles, one for each device along `A`.
 #[diagnostic::on_unimplemented(
@@ -15,6 +16,8 @@ use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait SplitsOver<A>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The size of one device's tile.
     type Tile: Size;
 }
@@ -25,6 +28,8 @@ pub trait SplitsOver<A>: Size {
     note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GathersOver<A>: Size {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The size of all tiles together.
     type Full: Size;
 }
@@ -41,19 +46,23 @@ pub trait Tiles<A>: SplitsOver<A, Tile: GathersOver<A, Full = Self>> {}
 impl<S: SplitsOver<A, Tile: GathersOver<A, Full = S>>, A> Tiles<A> for S {}
 
 /// The rule that splits sizes of a kind.
-pub trait SplitImpl<S, A> {
+pub trait SplitImpl<S, A>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The size of one device's tile.
     type Tile: Size;
     /// The remainder.
     type Rest;
 }
 /// The rule that gathers sizes of a kind.
-pub trait GatherImpl<S, A> {
+pub trait GatherImpl<S, A>: Sealed {
+    #[doc(hidden)]
+    const SEAL: Seal;
     /// The size of all tiles together.
     type Full: Size;
 }
 /// Requires that all remainders are 0.
-pub trait ZeroRemainders {}
+pub trait ZeroRemainders: Sealed {}
 impl ZeroRemainders for () {}
 impl ZeroRemainders for R<0> {}
 impl<A: ZeroRemainders, B: ZeroRemainders> ZeroRemainders for (A, B) {}
@@ -61,9 +70,11 @@ impl<A: ZeroRemainders, B: ZeroRemainders> ZeroRemainders for (A, B) {}
 type Tile<S, A> = <<S as Size>::Kind as SplitImpl<S, A>>::Tile;
 type FullSize<S, A> = <<S as Size>::Kind as GatherImpl<S, A>>::Full;
 impl<S: Size> SplitsOver<Unsharded> for S {
+    const SEAL: Seal = Seal;
     type Tile = S;
 }
 impl<S: Size> GathersOver<Unsharded> for S {
+    const SEAL: Seal = Seal;
     type Full = S;
 }
 // `Tile` is total: a dim that does not divide fails at `Rest: ZeroRemainders` and nowhere else.
@@ -74,6 +85,7 @@ impl<S: Size, A: MeshAxis> SplitsOver<A> for S
 where
     S::Kind: SplitImpl<S, A, Rest: ZeroRemainders>,
 {
+    const SEAL: Seal = Seal;
     type Tile = Tile<S, A>;
 }
 #[diagnostic::do_not_recommend]
@@ -82,6 +94,7 @@ where
     S::Kind: SplitImpl<S, A, Rest: ZeroRemainders>,
     <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: ZeroRemainders>,
 {
+    const SEAL: Seal = Seal;
     type Tile = Tile<Tile<S, A>, B>;
 }
 #[diagnostic::do_not_recommend]
@@ -91,6 +104,7 @@ where
     <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: ZeroRemainders>,
     <Tile<Tile<S, A>, B> as Size>::Kind: SplitImpl<Tile<Tile<S, A>, B>, C, Rest: ZeroRemainders>,
 {
+    const SEAL: Seal = Seal;
     type Tile = Tile<Tile<Tile<S, A>, B>, C>;
 }
 #[diagnostic::do_not_recommend]
@@ -98,6 +112,7 @@ impl<S: Size, A: MeshAxis> GathersOver<A> for S
 where
     S::Kind: GatherImpl<S, A>,
 {
+    const SEAL: Seal = Seal;
     type Full = FullSize<S, A>;
 }
 #[diagnostic::do_not_recommend]
@@ -106,6 +121,7 @@ where
     S::Kind: GatherImpl<S, B>,
     <FullSize<S, B> as Size>::Kind: GatherImpl<FullSize<S, B>, A>,
 {
+    const SEAL: Seal = Seal;
     type Full = FullSize<FullSize<S, B>, A>;
 }
 #[diagnostic::do_not_recommend]
@@ -115,6 +131,7 @@ where
     <FullSize<S, C> as Size>::Kind: GatherImpl<FullSize<S, C>, B>,
     <FullSize<FullSize<S, C>, B> as Size>::Kind: GatherImpl<FullSize<FullSize<S, C>, B>, A>,
 {
+    const SEAL: Seal = Seal;
     type Full = FullSize<FullSize<FullSize<S, C>, B>, A>;
 }
 
@@ -124,6 +141,7 @@ impl<S, A: MeshAxis> SplitImpl<S, A> for Number
 where
     A::Factors: SplitBy<S, A>,
 {
+    const SEAL: Seal = Seal;
     type Tile = <A::Factors as SplitBy<S, A>>::Tile;
     type Rest = <A::Factors as SplitBy<S, A>>::Rest;
 }
@@ -131,22 +149,23 @@ impl<S, A: MeshAxis> GatherImpl<S, A> for Number
 where
     A::Factors: GatherBy<S, A>,
 {
+    const SEAL: Seal = Seal;
     type Full = <A::Factors as GatherBy<S, A>>::Full;
 }
 /// The prime factors of an axis, as a divisor of a size.
-pub trait SplitBy<S, A> {
+pub trait SplitBy<S, A>: Sealed {
     /// The size of one device's tile.
     type Tile: Size;
     /// The remainder.
     type Rest;
 }
 /// The prime factors of an axis, as a multiplier of a size.
-pub trait GatherBy<S, A> {
+pub trait GatherBy<S, A>: Sealed {
     /// The size of all tiles together.
     type Full: Size;
 }
 /// The prime factors of a mesh axis: `(Prime<2>, (Prime<2>, ()))`, or [`RunTimeSize`].
-pub trait PrimeFactors: 'static {}
+pub trait PrimeFactors: Sealed + 'static {}
 impl PrimeFactors for RunTimeSize {}
 impl PrimeFactors for () {}
 impl<P: 'static, F: PrimeFactors> PrimeFactors for (P, F) {}
@@ -169,14 +188,14 @@ impl<S: MultiplyBy<(P, F)>, A, P, F> GatherBy<S, A> for (P, F) {
     type Full = S::Product;
 }
 /// An integer that can be divided by a list of primes.
-pub trait DivideBy<F> {
+pub trait DivideBy<F>: SealedOrDeclared {
     /// The quotient.
     type Quotient: Size;
     /// The remainders of all steps.
     type Rest;
 }
 /// An integer that can be multiplied by a list of primes.
-pub trait MultiplyBy<F> {
+pub trait MultiplyBy<F>: SealedOrDeclared {
     /// The product.
     type Product: Size;
 }
@@ -206,17 +225,20 @@ impl<S: NamedSize, A: MeshAxis> SplitImpl<S, A> for Named
 where
     Number: SplitImpl<S::Number, A>,
 {
+    const SEAL: Seal = Seal;
     type Tile = DeviceShare<S, A>;
     type Rest = <Number as SplitImpl<S::Number, A>>::Rest;
 }
 // run-time sizes: checked when the program is traced
 macro_rules! symbols { ($($kind:ty)*) => { $(
     impl<S: Size, A: MeshAxis> SplitImpl<S, A> for $kind {
+        const SEAL: Seal = Seal;
         type Tile = DeviceShare<S, A>;
         type Rest = ();
     }
 )* } }
 symbols!(Symbol Composite Open Impossible);
 impl<S: Size, A: MeshAxis> GatherImpl<DeviceShare<S, A>, A> for Symbol {
+    const SEAL: Seal = Seal;
     type Full = S;
 }

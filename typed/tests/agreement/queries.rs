@@ -22,7 +22,7 @@ use atmesh_typed::rules::slice::{
     CutDim, EqualExceptDim, JoinDim, MergeDim, PadDim, SliceDim, StridedDim, TileDim, TopDim,
 };
 use atmesh_typed::rules::take::{
-    AlignRhs, AlignToRhs, AtRhs, DimsSpec, IndicesOf, DiagonalShape, TakeOf, TakeRhs, UpdateOf,
+    AlignRhs, AlignToRhs, AtRhs, DiagonalShape, DimsSpec, IndicesOf, TakeOf, TakeRhs, UpdateOf,
 };
 use atmesh_typed::sets::{
     AddAxis, AddRhs, AddTo, CompleteSets, CoveredBy, JoinRhs, Mark, MulRhs, PositionSets, ProductRhs,
