@@ -313,7 +313,7 @@ fn of_what_is_said_to_be_the_same_one_is_sent() {
     let reason =
         "test says that devices along x have the same: one of them is sent where another block of it is read";
     let exchange = |bytes, all, messages| {
-        vec![(CollectiveKind::Exchange, "x".to_string(), bytes, all, messages, reason.to_string())]
+        vec![(CollectiveKind::Exchange, "(x,y)".to_string(), bytes, all, messages, reason.to_string())]
     };
     // the other half comes from the neighbouring device
     assert_eq!(told("- -"), exchange(4 * 6 * 4, 8 * 4 * 6 * 4, 8));
