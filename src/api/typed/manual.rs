@@ -216,6 +216,22 @@ pub trait Manual: ManualRegion {
     ///
     /// A [`ThisDevice`](super::ThisDevice) among the arguments becomes the device that runs the
     /// body, and a [`Key`](crate::Key) a [`BlockKey`](super::BlockKey).
+    ///
+    /// A function that is generic over the axis writes it as `X::AXIS`, in specs too:
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// fn from_min<M: MeshType, X: ManualAxis<M>, B: Tiles<X>>(
+    ///     mesh: M,
+    ///     x: &T![f32; B@X],
+    /// ) -> T![f32; B@X] {
+    ///     mesh.shard_map((x,), P![X::AXIS], |(x,)| &x - x.min(..).pmin(X::AXIS))
+    /// }
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0) + 5.0;
+    /// assert_eq!(from_min(Pod, &x).to_vec()?, [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     fn shard_map<P, A: ShardMapIn<Self>, R: ShardMapOut<P, Self>>(
         self,
@@ -393,7 +409,19 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// Sends each device's value to another device along a mesh axis.
     ///
-    /// A device that receives nothing gets zeros.
+    /// `how` is a [`Permutation`], or pairs of a source and a target. A device that receives
+    /// nothing gets zeros.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 4 } }
+    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0) + 1.0;
+    /// let next: T![f32; 4@X] =
+    ///     Pod.shard_map((x,), P![X], |(x,)| x.ppermute(X, Permutation::shift(1)));
+    /// assert_eq!(next.to_vec()?, [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ppermute<A: AddAxis<V>>(&self, axis: A, how: impl Into<Permutation>) -> Typed<T, S, A::Out>
     where
