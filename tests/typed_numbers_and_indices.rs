@@ -269,7 +269,7 @@ fn numbers_join_reduced_values() {
     same(&(1.0 - r.clamp(1, 3) / 2), &(1.0 - u.clamp(1, 3) / 2));
     same(&r.gt(2.0), &u.gt(2.0));
     let _: T![f32; 8, 4] = Pod.shard_map((x,), P![_, _], |(x,)| {
-        type Reduced = Typed<f32, S![8, 4], (sets::Reduced<X>, sets::Invariant)>;
+        type Reduced = Typed<f32, S![8, 4], (sets::ReducedSum<X>, sets::Invariant)>;
         let r: Reduced = x.then::<Reduced>(|x| x.pcast("X", PcastTo::Reduced)).unwrap();
         let sum: Reduced = (&r + 1).maximum(2).minimum(5) / 2 - 3.0;
         sum.as_untyped().ty().unwrap();

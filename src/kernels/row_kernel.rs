@@ -80,10 +80,10 @@ pub trait RowKernel: fmt::Debug + Send + Sync + 'static {
     /// Returns a rough estimate of the nanoseconds for a row of `elements` elements.
     fn cost(&self, elements: usize) -> f64;
     /// Returns how a row may be split over devices.
-    /// Defaults to [`RowSharding::Unsharded`].
+    /// Defaults to [`RowSharding::NotSharded`].
     fn sharding(&self, operands: &[DType]) -> RowSharding {
         let _ = operands;
-        RowSharding::Unsharded
+        RowSharding::NotSharded
     }
     /// Returns the kernel that lets several workers share one long row.
     /// It computes the requested results. `None` (the default) leaves each row to one worker.
@@ -238,7 +238,7 @@ pub(crate) fn catch_user_panic<R>(code: impl FnOnce() -> R) -> Result<R, String>
 #[derive(Clone, Debug)]
 pub enum RowSharding {
     /// The row must be unsharded.
-    Unsharded,
+    NotSharded,
     /// A scan: each element depends on the elements before it and itself.
     /// Devices exchange only the totals of their blocks.
     Scan {

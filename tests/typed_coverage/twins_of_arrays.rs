@@ -71,6 +71,7 @@ pub(crate) fn shapes(o: &Operands, list: &mut Vec<Twin>) {
         repeat: T![f64; 8@X, 6], x.repeat::<N![2], _>(D0), ux.repeat(2, 0);
         repeat_by: T![f64; 4@X, 9], x.repeat_by::<N![9], _, _>(&o.ids, D1), ux.repeat_by(o.ids.as_untyped(), 9, 1);
         diff: T![f64; 4@X, 4], x.diff::<N![2], _>(D1), ux.diff(2, 1);
+        diff: T![f64; 4@X, 0], x.diff::<N![6], _>(D1), ux.diff(6, 1);
         unstack: T![f64; 4@X], halves[2].clone(), ux.unstack(1)[2].clone();
         pad: T![f64; 4@X, 9], x.pad::<N![1], N![2], _>(D1, 0.5), ux.pad(0.5, [(0, 0, 0), (1, 2, 0)]);
         pad_with: T![f64; 4@X, 9], x.pad_with::<N![1], N![2], _>(D1, PadMode::Edge), ux.pad_with([(0, 0), (1, 2)], PadMode::Edge);

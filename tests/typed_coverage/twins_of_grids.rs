@@ -29,7 +29,11 @@ pub(crate) fn windows(o: &Operands, list: &mut Vec<Twin>) {
     )* } } }
     windows!(x => f64; window_sum window_sum_with window_prod window_prod_with window_max window_max_with window_min window_min_with);
     windows!(k => i32; window_and window_and_with window_or window_or_with);
-    let _ = ux;
+    // the largest windows, and one around the whole array
+    twins! { list;
+        window_max: T![f64; 4@X, 1], x.window_max::<S![1, 6]>(), ux.window_max([1, 6]);
+        window_max_with: T![f64; 4@X, 6], x.window_max_with::<S![1, 9], _, _>(Strides::<S![1, 1]>::same()), ux.window_max_with([1, 9], every([1, 1]).padding(Padding::Same));
+    }
 }
 
 pub(crate) fn products(o: &Operands, list: &mut Vec<Twin>) {

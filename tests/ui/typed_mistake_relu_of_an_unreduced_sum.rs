@@ -1,4 +1,4 @@
-//~ `relu` needs a value, not a sum over a mesh axis that has not been made: the array is `GlobalSets<(atmesh::typed::sets::Unreduced<Data>, Invariant)>`
+//~ `relu` needs a value, not a sum over a mesh axis that has not been made: the array is `GlobalSets<(UnreducedSum<Data>, Invariant)>`
 //~ this array is unreduced: each device has only its part of the sum
 //~ make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`
 use atmesh::typed::prelude::*;

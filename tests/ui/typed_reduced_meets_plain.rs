@@ -1,4 +1,4 @@
-//~ the operands vary, or are unreduced or reduced, over other mesh axes: `GlobalSets<(atmesh::typed::sets::Reduced<Data>, Invariant)>` on the left and `()` on the right
+//~ the operands vary, or are unreduced or reduced, over other mesh axes: `GlobalSets<(ReducedSum<Data>, Invariant)>` on the left and `()` on the right
 //~ `.reshard(P![..; R: X])` makes a plain array reduced
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }

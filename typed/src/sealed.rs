@@ -20,7 +20,7 @@ use crate::rules::reduce::Kept;
 use crate::rules::reshard::{KeptSharding, LeftUnreduced, MarkedReduced};
 use crate::rules::take::AlongDim;
 use crate::rules::windows::{FullWindows, SameWindows, ValidWindows};
-use crate::sets::{CompleteValue, GlobalSets, Invariant, PartialSum, Reduced, Unreduced};
+use crate::sets::{CompleteValue, GlobalSets, Invariant, PartialSum, ReducedSum, UnreducedSum};
 use crate::shape::{D, NoDim, Stretch, TDim};
 use crate::size::count::{NamedCount, OpenCount, Tally};
 use crate::size::digits::{BelowZero, Group, Groups1, Groups2, Groups3, NoDigits, NoGroups, TooLarge};
@@ -69,7 +69,7 @@ sealed! {
     [S, A] TDim<S, A>; [] Stretch; [const I: usize] D<I>; [] NoDim; [I] Kept<I>; [A] AlongDim<A>;
     // shardings, specs and sets
     [] Unsharded; [] RunTimeSize; [] KeptSharding; [P, A] LeftUnreduced<P, A>; [P, A] MarkedReduced<P, A>;
-    [] Invariant; [A] Unreduced<A>; [A] Reduced<A>; [S] GlobalSets<S>; [] CompleteValue; [] PartialSum; [M, F] PartialRegion<M, F>;
+    [] Invariant; [A] UnreducedSum<A>; [A] ReducedSum<A>; [S] GlobalSets<S>; [] CompleteValue; [] PartialSum; [M, F] PartialRegion<M, F>;
     // sizes and their kinds
     [const A: u16] Num<A>; [const A: u16, const B: u16] K<A, B>;
     [const A: u16, const B: u16, const C: u16] M<A, B, C>;

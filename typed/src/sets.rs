@@ -2,7 +2,7 @@
 //!
 //! The sets of a value are one tuple type, with a slot for each axis of the mesh, in mesh order, so
 //! equal sets are equal types. A slot is [`Invariant`], the axis itself (the value varies over it),
-//! [`Unreduced`] or [`Reduced`].
+//! [`UnreducedSum`] or [`ReducedSum`].
 //! Outside of `shard_map` the sets of a value are `()`, or [`GlobalSets`] of a set.
 
 mod operands;
@@ -20,9 +20,9 @@ use core::marker::PhantomData;
 /// The slot of an axis over which the value is equal on every device.
 pub struct Invariant;
 /// The slot of an axis along which each device has a partial value: the value is their sum.
-pub struct Unreduced<A>(PhantomData<fn() -> A>);
+pub struct UnreducedSum<A>(PhantomData<fn() -> A>);
 /// The slot of an axis along which devices have equal values, and unreduced cotangents.
-pub struct Reduced<A>(PhantomData<fn() -> A>);
+pub struct ReducedSum<A>(PhantomData<fn() -> A>);
 /// The sets of a value outside of `shard_map` that is unreduced or reduced over an axis.
 pub struct GlobalSets<S>(PhantomData<fn() -> S>);
 
@@ -37,7 +37,7 @@ pub enum State {
     Reduced,
 }
 /// The state of a value along one mesh axis, as a type: [`Invariant`], the axis itself (the value
-/// varies over it), [`Unreduced`] or [`Reduced`].
+/// varies over it), [`UnreducedSum`] or [`ReducedSum`].
 pub trait AxisSlot: SealedOrDeclared + 'static {
     /// The completeness: that of an unreduced sum over the axis, or of any other value.
     type Completeness: Completeness;
@@ -55,12 +55,12 @@ impl<A: MeshAxis> AxisSlot for A {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Varying));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
-impl<A: MeshAxis> AxisSlot for Unreduced<A> {
+impl<A: MeshAxis> AxisSlot for UnreducedSum<A> {
     type Completeness = PartialSum;
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Unreduced));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
-impl<A: MeshAxis> AxisSlot for Reduced<A> {
+impl<A: MeshAxis> AxisSlot for ReducedSum<A> {
     type Completeness = CompleteValue;
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Reduced));
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
@@ -135,7 +135,7 @@ macro_rules! outside_of_bodies { ($([$($g:ident)?] $sets:ty;)*) => { $(
 outside_of_bodies! { [] (); [V] GlobalSets<V>; }
 /// An axis whose slot in `V` is [`Invariant`].
 ///
-/// The slot may become varying, [`Unreduced`] or [`Reduced`].
+/// The slot may become varying, [`UnreducedSum`] or [`ReducedSum`].
 #[diagnostic::on_unimplemented(
     message = "a value with the sets `{V}` cannot be made to vary over mesh axis `{Self}`",
     label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
@@ -265,8 +265,8 @@ impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<Remove
 #[diagnostic::on_unimplemented(
     message = "this operation cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "`Unreduced<X>` is a sum over `X` that has not been made: make it with `reshard(P![..])`, which is an all-reduce or, with `X` on a dim, a reduce-scatter",
-    note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `Reduced` value"
+    note = "`UnreducedSum<X>` is a sum over `X` that has not been made: make it with `reshard(P![..])`, which is an all-reduce or, with `X` on a dim, a reduce-scatter",
+    note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `ReducedSum` value"
 )]
 pub trait JoinSlot<B>: SealedOrDeclared {
     #[doc(hidden)]
@@ -290,7 +290,7 @@ pub trait AddSlot<B>: SealedOrDeclared {
 #[diagnostic::on_unimplemented(
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be multiplied by `{B}`",
     label = "`{Self}` meets `{B}`",
-    note = "an unreduced value may be multiplied by one that is `Reduced` over the same axis; make the sum first otherwise: `.reshard(P![..])`"
+    note = "an unreduced value may be multiplied by one that is `ReducedSum` over the same axis; make the sum first otherwise: `.reshard(P![..])`"
 )]
 pub trait MulSlot<B>: SealedOrDeclared {
     #[doc(hidden)]
@@ -302,7 +302,7 @@ pub trait MulSlot<B>: SealedOrDeclared {
 #[diagnostic::on_unimplemented(
     message = "a product of matrices cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "in a body of `shard_map`, a `Reduced` value may be multiplied by a `Reduced` or an `Unreduced` one; make a sum first: `.psum(X)`"
+    note = "in a body of `shard_map`, a `ReducedSum` value may be multiplied by a `ReducedSum` or an `UnreducedSum` one; make a sum first: `.psum(X)`"
 )]
 pub trait ProductSlot<B>: SealedOrDeclared {
     #[doc(hidden)]
@@ -322,21 +322,21 @@ join!(JoinSlot AddSlot MulSlot ProductSlot);
 // a reduced value is equal on all devices, so with a varying value the result varies
 macro_rules! reduced_varying { ($($t:ident)*) => { $(
     #[diagnostic::do_not_recommend]
-    impl<A: MeshAxis> $t<Reduced<A>> for A { const SEAL: Seal = Seal; type Out = A; }
-    impl<A: MeshAxis> $t<A> for Reduced<A> { const SEAL: Seal = Seal; type Out = A; }
+    impl<A: MeshAxis> $t<ReducedSum<A>> for A { const SEAL: Seal = Seal; type Out = A; }
+    impl<A: MeshAxis> $t<A> for ReducedSum<A> { const SEAL: Seal = Seal; type Out = A; }
 )* } }
 reduced_varying!(JoinSlot AddSlot MulSlot ProductSlot);
 macro_rules! reduced { ($($t:ident)*) => { $(
-    impl<A: MeshAxis> $t<Reduced<A>> for Reduced<A> { const SEAL: Seal = Seal; type Out = Reduced<A>; }
+    impl<A: MeshAxis> $t<ReducedSum<A>> for ReducedSum<A> { const SEAL: Seal = Seal; type Out = ReducedSum<A>; }
 )* } }
 reduced!(JoinSlot AddSlot MulSlot ProductSlot);
-impl<A: MeshAxis> AddSlot<Unreduced<A>> for Unreduced<A> {
+impl<A: MeshAxis> AddSlot<UnreducedSum<A>> for UnreducedSum<A> {
     const SEAL: Seal = Seal;
-    type Out = Unreduced<A>;
+    type Out = UnreducedSum<A>;
 }
 macro_rules! factor { ($($t:ident)*) => { $(
-    impl<A: MeshAxis> $t<Reduced<A>> for Unreduced<A> { const SEAL: Seal = Seal; type Out = Unreduced<A>; }
-    impl<A: MeshAxis> $t<Unreduced<A>> for Reduced<A> { const SEAL: Seal = Seal; type Out = Unreduced<A>; }
+    impl<A: MeshAxis> $t<ReducedSum<A>> for UnreducedSum<A> { const SEAL: Seal = Seal; type Out = UnreducedSum<A>; }
+    impl<A: MeshAxis> $t<UnreducedSum<A>> for ReducedSum<A> { const SEAL: Seal = Seal; type Out = UnreducedSum<A>; }
 )* } }
 factor!(MulSlot ProductSlot);
 
@@ -345,7 +345,7 @@ macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => {
     #[diagnostic::on_unimplemented(
         message = "the operands vary, or are unreduced or reduced, over other mesh axes: `{V}` on the left and `{Self}` on the right",
         label = "`{V}` meets `{Self}`",
-        note = "`()` is a plain array outside of `shard_map`; `GlobalSets<..>` is one that is `Unreduced` or `Reduced` over an axis; other tuples are blocks in a body",
+        note = "`()` is a plain array outside of `shard_map`; `GlobalSets<..>` is one that is `UnreducedSum` or `ReducedSum` over an axis; other tuples are blocks in a body",
         note = "outside: `.reshard(P![..])` makes an unreduced sum, and a reduced array plain; `.reshard(P![..; R: X])` makes a plain array reduced",
         note = "a block does not meet an array of outside: pass the array to `shard_map` as an argument"
     )]

@@ -89,7 +89,7 @@ class Mesh:
         slots = []
         for a, _ in self.axes:
             name = self.ident(a)
-            slots.append(name if a in sets["V"] else f"Unreduced<{name}>" if a in sets["U"] else f"Reduced<{name}>" if a in sets["R"] else "Invariant")
+            slots.append(name if a in sets["V"] else f"UnreducedSum<{name}>" if a in sets["U"] else f"ReducedSum<{name}>" if a in sets["R"] else "Invariant")
         tuple_ = "(" + "".join(s + "," for s in slots) + ")"
         if inside:
             return tuple_

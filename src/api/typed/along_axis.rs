@@ -2,7 +2,7 @@
 
 use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::{PadDim, StackRhs, TileDim, TopDim};
-use super::sets::{AddOf, AddRhs, CompleteFor, CompleteSets, Sets};
+use super::sets::{AddOf, AddRhs, CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Num, Size, value_of};
@@ -107,7 +107,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: UnshardedDim + TopDim<K>,
         ReplaceDim<S, I::D, TDim<K>>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::top_k>,
     {
         let _ = along;
         let (top, places) = self.array.top_k(const { value_of::<K>() }, I::NUMBER as i32);
@@ -145,7 +145,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: impl NumberOf<T>) -> Self
     where
         S: DimAccess<I::D>,
-        V: CompleteSets,
+        V: CompleteFor<op::shift>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, fill.number()))
@@ -164,7 +164,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: PadDim<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::pad>,
     {
         let _ = at;
         let mut widths = vec![(0, 0, 0); S::DIMS.len()];

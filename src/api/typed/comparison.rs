@@ -2,9 +2,9 @@
 
 use super::operands::{JoinResult, JoinsElem, RightOperand};
 use super::rules::broadcast::ZipRhs;
-use super::sets::{CompleteSets, JoinRhs, Sets};
+use super::sets::{CompleteFor, JoinRhs, Sets};
 use super::shape::Shape;
-use super::{Float, SameElem, Typed, TypedArray, equal_sizes};
+use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::core::diagnostic::Result;
 use crate::core::types::Element;
 use half::{bf16, f16};
@@ -30,7 +30,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn frexp(&self) -> (Self, Typed<i32, S, V>)
     where
         T: Float,
-        V: CompleteSets,
+        V: CompleteFor<op::frexp>,
     {
         let (mantissa, exponent) = self.array.frexp();
         (Typed::from_rule_result(mantissa), Typed::from_rule_result(exponent))
@@ -67,7 +67,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn bitcast<U: Element>(&self) -> Typed<U, S, V>
     where
         T: SameWidth<U>,
-        V: CompleteSets,
+        V: CompleteFor<op::bitcast>,
     {
         Typed::from_rule_result(self.array.bitcast(U::DTYPE))
     }

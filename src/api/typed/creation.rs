@@ -47,6 +47,10 @@ pub(super) fn sizes<S: Shape>() -> Vec<usize> {
 /// dims. In a `shard_map` body `place` is its [`DeviceOf`](super::DeviceOf): every device creates
 /// the entire array, so its dims are unsharded.
 ///
+/// The type of the new array is the one that is expected there. An operand of an operator has no
+/// expected type: write a number, `x + 0.5`, or state the type as in
+/// `x + <T![f32; 8@X]>::full(&pod, 0.5)`.
+///
 /// ```
 /// use atmesh::prelude::*;
 /// use atmesh::typed::prelude::*;

@@ -3,9 +3,7 @@
 use super::operands::{AddResult, JoinResult, JoinsElem, MulResult, RightOperand};
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::rules::select::SelectRhs;
-use super::sets::{
-    AddRhs, CompleteFor, CompleteSets, ConvertsAs, InexactConversion, JoinOf, JoinRhs, MulRhs, Sets,
-};
+use super::sets::{AddRhs, CompleteFor, ConvertsAs, InexactConversion, JoinOf, JoinRhs, MulRhs, Sets};
 use super::shape::Shape;
 use super::{Bits, Float, Integer, Number, NumberOf, Signed, Typed, equal_sizes, op};
 use crate::api::array::{Operand, Term};
@@ -31,11 +29,12 @@ unary!(Number: sign square);
 unary!(Signed: abs);
 
 macro_rules! tests { ($($(#[$doc:meta])* $name:ident;)*) => {
-    impl<T: Float, S: Shape, V: Sets> Typed<T, S, V> { $(
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Typed<bool, S, V>
         where
+            T: Float,
             V: CompleteFor<op::$name>,
         {
             Typed::from_rule_result(self.array.$name())
@@ -62,7 +61,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn powi(&self, y: i32) -> Self
     where
         T: Number,
-        V: CompleteSets,
+        V: CompleteFor<op::powi>,
     {
         Typed::from_rule_result(self.array.powi(y))
     }
@@ -89,7 +88,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn clamp<A: NumberOf<T>, B: NumberOf<T>>(&self, low: A, high: B) -> Self
     where
         T: Number,
-        V: CompleteSets,
+        V: CompleteFor<op::clamp>,
     {
         Typed::from_rule_result(self.array.clamp(low.number(), high.number()))
     }

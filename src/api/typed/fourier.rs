@@ -4,7 +4,7 @@ use super::operands::{JoinResult, JoinsElem, RightOperand};
 use super::rules::broadcast::ZipRhs;
 use super::rules::matrices::{FrequenciesOf, RealSamples};
 use super::rules::reshape_dims::UnshardedDim;
-use super::sets::{CompleteFor, CompleteSets, JoinRhs, Sets};
+use super::sets::{CompleteFor, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, DimType, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::KnownSize;
@@ -214,7 +214,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         DimAt<S, I::D>: UnshardedDim,
         <DimAt<S, I::D> as DimType>::Size: RealSamples,
         ReplaceDim<S, I::D, TDim<<<DimAt<S, I::D> as DimType>::Size as RealSamples>::Frequencies>>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::rfft>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.rfft(I::NUMBER as i32))
@@ -233,7 +233,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         DimAt<S, I::D>: UnshardedDim,
         <DimAt<S, I::D> as DimType>::Size: FrequenciesOf<K>,
         ReplaceDim<S, I::D, TDim<K>>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::irfft>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.irfft(I::NUMBER as i32, K::VALUE.unwrap_or(0)))

@@ -68,3 +68,18 @@ impl<T, S, V, I: TypedIndex> Index<I> for Typed<T, S, V> {
         index.pick(&self.array)
     }
 }
+
+/// A place with a position along mesh axes. No type implements this trait: it is the bound of
+/// `axis_index` of meshes, and its message states the form that [`DeviceOf`](super::DeviceOf) has.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`axis_index` is the position of the device that runs a `shard_map` body; `{Self}` is a mesh",
+    label = "not the device of a body",
+    note = "`ThisDevice` among the arguments becomes the device: `Pod.shard_map((x, ThisDevice), P![X], |(x, device)| x + device.axis_index(X))`"
+)]
+pub trait DevicePosition {
+    /// The position.
+    type Index;
+    /// Returns the position.
+    fn position(&self) -> Self::Index;
+}

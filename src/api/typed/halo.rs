@@ -2,11 +2,11 @@
 
 use super::axis::Shard;
 use super::rules::halo::{HaloDim, RimDim, WithinRim};
-use super::sets::{AddTo, CompleteSets, Sets};
+use super::sets::{AddTo, CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
-use super::{Number, Typed};
+use super::{Number, Typed, op};
 use crate::api::array::{Array, Permutation, axis_index, axis_size, concat};
 use crate::core::axes::Axes;
 use crate::core::diagnostic::{Error, ErrorKind, Fault};
@@ -69,7 +69,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: HaloDim<K>,
         HaloShape<S, I::D, K>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::halo>,
     {
         self.halo_with(at, axes, HaloEdge::Zero)
     }
@@ -97,7 +97,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: HaloDim<K>,
         HaloShape<S, I::D, K>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::halo_with>,
     {
         let _ = (at, axes);
         let over = A::AXES.iter().map(|a| a.0.into()).collect::<Axes>();

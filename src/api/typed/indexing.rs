@@ -5,10 +5,10 @@ use super::rules::reshard::Spec;
 use super::rules::take::{
     AlignRhs, AlignToRhs, AtRhs, DiagonalShape, DimsSpec, IndicesOf, TakeOf, TakeRhs, UpdateOf,
 };
-use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
+use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Push, Shape, TDim};
 use super::size::{KnownSize, value_of};
-use super::{Integer, JoinsElem, RightOperand, Typed, TypedArray, equal_sizes};
+use super::{Integer, JoinsElem, RightOperand, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::{Array, DimIndex, IndexUpdate};
 use crate::core::types::Element;
 use std::marker::PhantomData;
@@ -184,7 +184,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         R::Shape: AtRhs<S, I::D>,
         R::Sets: JoinRhs<V>,
-        V: CompleteSets,
+        V: CompleteFor<op::at>,
     {
         let _ = along;
         let pick = |d| match d == I::NUMBER {
@@ -208,7 +208,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     where
         T: Integer,
         S: Push<TDim<K>>,
-        V: CompleteSets,
+        V: CompleteFor<op::one_hot>,
     {
         Typed::from_rule_result(self.array.one_hot(const { value_of::<K>() }))
     }
@@ -230,7 +230,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     where
         T: Integer,
         S: Push<TDim<K>>,
-        V: CompleteSets,
+        V: CompleteFor<op::one_hot_to>,
         P: Spec<<S as Push<TDim<K>>>::Out> + DimsSpec,
     {
         let _ = out;
@@ -251,7 +251,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn tril(&self, k: i64) -> Self
     where
         S: DiagonalShape,
-        V: CompleteSets,
+        V: CompleteFor<op::tril>,
     {
         Typed::from_rule_result(self.array.tril(k))
     }
@@ -270,7 +270,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn triu(&self, k: i64) -> Self
     where
         S: DiagonalShape,
-        V: CompleteSets,
+        V: CompleteFor<op::triu>,
     {
         Typed::from_rule_result(self.array.triu(k))
     }

@@ -1,7 +1,7 @@
 //! Linear algebra: stacks of matrices, whose last two dims every device holds whole.
 
-use super::rules::matrices::{FactorSizes, Matrices, MinSize, SolveRhs, SquareMatrices};
-use super::sets::{CompleteFor, CompleteSets, JoinOf, JoinRhs, Sets};
+use super::rules::matrices::{FactorSizes, Matrices, MinSize, SolveRhs, SquareMatrices, UnshardedMatrices};
+use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::Shape;
 use super::{Float, SameElem, Typed, TypedArray, op};
 use crate::core::types::Element;
@@ -54,12 +54,15 @@ functions! {
     /// Returns the ranks of matrices, whose dims are removed.
     matrix_rank tolerance: Option<f64>, Matrices => Typed<i32, S::Batch, V>;
 }
-impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Raises unsharded square matrices to an integer power. The type does not change.
     #[track_caller]
     pub fn matrix_power(&self, n: i64) -> Self
     where
-        S: SquareMatrices + super::rules::reshape_dims::UnshardedShape,
+        T: Float,
+        S: UnshardedMatrices,
+        V: CompleteFor<op::matrix_power>,
+        V: CompleteFor<op::matrix_power>,
     {
         Typed::from_rule_result(self.array.matrix_power(n))
     }
@@ -67,7 +70,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
     #[track_caller]
     pub fn slogdet(&self) -> (Typed<T, S::Batch, V>, Typed<T, S::Batch, V>)
     where
+        T: Float,
         S: SquareMatrices,
+        V: CompleteFor<op::slogdet>,
     {
         let (sign, log) = self.array.slogdet();
         (Typed::from_rule_result(sign), Typed::from_rule_result(log))
@@ -84,7 +89,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
         Typed<i32, S::Vectors<S::Rows>, V>,
     )
     where
+        T: Float,
         S: Matrices<Rows: MinSize<S::Columns>>,
+        V: CompleteFor<op::lu>,
     {
         let (lu, pivots, permutation) = self.array.lu();
         (Typed::from_rule_result(lu), Typed::from_rule_result(pivots), Typed::from_rule_result(permutation))
@@ -109,7 +116,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
         factors: F,
     ) -> (Typed<T, S::Resized<S::Rows, F::Left>, V>, Typed<T, S::Resized<F::Left, S::Columns>, V>)
     where
+        T: Float,
         S: Matrices,
+        V: CompleteFor<op::qr>,
     {
         let _ = factors;
         let (q, r) = self.array.qr(F::FULL);
@@ -121,7 +130,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
     #[track_caller]
     pub fn eigh(&self) -> (Typed<T, S::Vectors<S::Rows>, V>, Self)
     where
+        T: Float,
         S: SquareMatrices,
+        V: CompleteFor<op::eigh>,
     {
         let (values, vectors) = self.array.eigh();
         (Typed::from_rule_result(values), Typed::from_rule_result(vectors))
@@ -138,7 +149,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
         Typed<T, S::Resized<F::Right, S::Columns>, V>,
     )
     where
+        T: Float,
         S: Matrices,
+        V: CompleteFor<op::svd>,
     {
         let _ = factors;
         let (u, s, v) = self.array.svd(F::FULL);
@@ -148,7 +161,9 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
     #[track_caller]
     pub fn svdvals(&self) -> Typed<T, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>
     where
+        T: Float,
         S: Matrices<Rows: MinSize<S::Columns>>,
+        V: CompleteFor<op::svdvals>,
     {
         Typed::from_rule_result(self.array.svdvals())
     }
@@ -162,6 +177,7 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
         b: &R,
     ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
     where
+        T: Float,
         S: SquareMatrices,
         R::Shape: SolveRhs<S>,
         R::Sets: JoinRhs<V>,
@@ -179,6 +195,7 @@ impl<T: Float, S: Shape, V: CompleteSets> Typed<T, S, V> {
         tolerance: Option<f64>,
     ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
     where
+        T: Float,
         S: Matrices,
         R::Shape: SolveRhs<S>,
         R::Sets: JoinRhs<V>,

@@ -3,11 +3,12 @@
 use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::equal_sizes::named_dims;
+use super::habits::DevicePosition;
 use super::mesh::TypedMesh;
 use super::region::{ManualRegion, PartialRegion, RegionAxes};
-use super::sets::{AddAxis, AddTo, CompleteSets, CoveredBy, Mark, Sets, VaryingAxes};
+use super::sets::{AddAxis, AddTo, CompleteFor, CoveredBy, Mark, Sets, VaryingAxes};
 use super::shape::{D, DimNumber, Shape};
-use super::{Number, Typed, convert};
+use super::{Number, Typed, convert, op};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::tree::{Inferred, NamedSizes, SpecTree};
 use crate::core::axes::Axes;
@@ -290,6 +291,15 @@ pub trait Manual: ManualRegion {
         let _ = axes;
         PartialRegion::VALUE
     }
+    /// Does not compile; the message says that the device of a body has a position.
+    #[doc(hidden)]
+    fn axis_index<A: MeshAxis>(&self, axis: A) -> Self::Index
+    where
+        Self: DevicePosition,
+    {
+        let _ = axis;
+        self.position()
+    }
 }
 impl<M: ManualRegion> Manual for M {}
 
@@ -309,7 +319,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn psum<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
         T: Number,
-        V: CompleteSets,
+        V: CompleteFor<op::psum>,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.psum(axis_set(A::NAMES)))
@@ -319,7 +329,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn pmean<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
         T: super::Float,
-        V: CompleteSets,
+        V: CompleteFor<op::pmean>,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmean(axis_set(A::NAMES)))
@@ -328,7 +338,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn pmax<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::pmax>,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmax(axis_set(A::NAMES)))
@@ -337,7 +347,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn pmin<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::pmin>,
     {
         let _ = axes;
         Typed::from_rule_result(self.array.pmin(axis_set(A::NAMES)))
@@ -363,7 +373,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ) -> Typed<T, S::Out, V>
     where
         T: Number,
-        V: CompleteSets,
+        V: CompleteFor<op::psum_scatter>,
         S: ScatterAt<A, I::D>,
     {
         let _ = (axes, dim);
@@ -377,7 +387,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn all_gather<A: Shard + AddTo<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, A::Out>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::all_gather>,
         S: GatherAt<A, I::D>,
     {
         let _ = (axes, dim);
@@ -397,7 +407,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         concat: D<J>,
     ) -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::all_to_all>,
         D<I>: super::shape::OtherDim<D<J>>,
         S: ScatterAt<A, D<I>>,
         S::Out: GatherAt<A, D<J>>,
@@ -425,7 +435,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn ppermute<A: AddAxis<V>>(&self, axis: A, how: impl Into<Permutation>) -> Typed<T, S, A::Out>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::ppermute>,
     {
         let _ = axis;
         Typed::from_rule_result(self.array.ppermute(A::NAME, how))

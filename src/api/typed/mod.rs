@@ -132,6 +132,7 @@ pub use device::{DeviceOf, ThisDevice};
 pub use elementwise::{Condition, Conversion};
 pub use fourier::{ComplexElement, ComplexPart, Parts, Transformed};
 pub use grad::{CotangentOf, HasCotangent, TypedPullback, grad, value_and_grad, vjp};
+pub use habits::DevicePosition;
 pub use half::{bf16, f16};
 pub use halo::{CenterShape, HaloEdge, HaloShape};
 pub use indexing::{TakeToResult, TypedPart, UpdateResult};
@@ -143,8 +144,8 @@ pub use manual::{Manual, ShardMapArguments, ShardMapBody, ShardMapIn, ShardMapOu
 pub use mesh::{MeshOf, TypedMesh};
 pub use numbers::{AsNumber, Bits, Float, Integer, Number, NumberOf, Signed, Summed};
 pub use operands::{
-    AddResult, ArrayOperand, AssignableTo, JoinResult, JoinsElem, LeftNumber, MulResult, NumberOperand,
-    RightOperand, ScalarOperand,
+    AddResult, ArithmeticKind, ArrayOperand, AssignableTo, BitwiseKind, JoinResult, JoinsElem, LeftNumber,
+    MulResult, NumberOperand, RightOperand, ScalarOperand,
 };
 pub use pieces::{ConcatOperands, SliceOf, SplitPieces, StridedSlice, concat};
 pub use products::Product;

@@ -15,4 +15,8 @@ operations! {
     real imag angle conj fft ifft fftn ifftn fftshift ifftshift
     window_sum window_sum_with window_prod window_prod_with window_max window_max_with window_min window_min_with
     window_and window_and_with window_or window_or_with max_pool max_pool_with avg_pool avg_pool_with
+    all_gather all_to_all at bitcast categorical clamp cross diag diagonal diff frexp gradient
+    halo halo_with irfft one_hot one_hot_to pad pad_with permutation pmax pmean pmin powi ppermute
+    psum psum_scatter repeat rfft shift top_k trace tril triu unique
+    matrix_power slogdet lu qr eigh svd svdvals
 }

@@ -1,7 +1,7 @@
 //! The right operands of elementwise operations: typed arrays, and numbers.
 
 use super::Typed;
-use super::numbers::{AsNumber, NumberOf};
+use super::numbers::{AsNumber, Bits, Number, NumberOf};
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::rules::select::SelectRhs;
 use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
@@ -115,6 +115,28 @@ impl<T: Element, V: Sets> Typed<T, (), V> {
 pub trait JoinsElem<T, U>: Sealed {}
 impl<T> JoinsElem<T, T> for ArrayOperand {}
 impl<T, N: NumberOf<T>> JoinsElem<T, N> for NumberOperand {}
+
+/// The kind of an operand of `+`, `-`, `*`, `/` or `%` with an array of `T`.
+#[diagnostic::on_unimplemented(
+    message = "`+`, `-`, `*`, `/` and `%` are not defined for arrays of `{T}`",
+    label = "expected arrays of numbers",
+    note = "convert first: `.convert::<i32>()`; arrays of `bool` have `&`, `|` and `^`"
+)]
+pub trait ArithmeticKind<T> {}
+/// The kind of an operand of `&`, `|` or `^` with an array of `T`.
+#[diagnostic::on_unimplemented(
+    message = "`&`, `|` and `^` are not defined for arrays of `{T}`",
+    label = "expected arrays of `bool` or of whole numbers",
+    note = "a comparison gives an array of `bool`, `x.gt(0.0)`; `.convert::<i32>()` gives whole numbers"
+)]
+pub trait BitwiseKind<T> {}
+macro_rules! kinds { ($($kind:ident $class:ident)*) => { $(
+    #[diagnostic::do_not_recommend]
+    impl<T: $class> $kind<T> for ArrayOperand {}
+    #[diagnostic::do_not_recommend]
+    impl<T: $class> $kind<T> for NumberOperand {}
+)* } }
+kinds!(ArithmeticKind Number BitwiseKind Bits);
 
 impl<L: Shape> ZipRhs<L> for NumberOperand {
     type Out = L;

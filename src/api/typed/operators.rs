@@ -1,20 +1,25 @@
 //! The operators `+ - * / %`, `& | ^`, `-x` and `!x` on typed arrays and scalars.
 
-use super::operands::{AddResult, AssignableTo, JoinResult, JoinsElem, LeftNumber, MulResult, RightOperand};
+use super::operands::{
+    AddResult, ArithmeticKind, AssignableTo, BitwiseKind, JoinResult, JoinsElem, LeftNumber, MulResult,
+    RightOperand,
+};
 use super::rules::broadcast::ZipRhs;
 use super::sets::{AddRhs, CompleteSets, JoinRhs, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
-use super::{AsNumber, Bits, Float, Number, Signed, Typed};
+use super::{AsNumber, Bits, Float, Signed, Typed, equal_sizes};
 use crate::api::array::{Array, Operand};
+use crate::core::types::Element;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 use half::{bf16, f16};
 use std::ops;
 
 // There is one impl per left side for arrays and numbers on the right: the bounds, whose messages are
-// ours, decide.
+// ours, decide. A bound on `T` alone would give E0369 instead: rustc looks for an impl before it
+// knows the right side, and bounds on that are left for later.
 macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:ident $bound:ident $rhs:ident $of:ident;)*) => { $(
-    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$trait<R> for &Typed<T, S, V>
+    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $bound<T>>> ops::$trait<R> for &Typed<T, S, V>
     where
         R::Shape: ZipRhs<S>,
         R::Sets: $rhs<V>,
@@ -22,10 +27,10 @@ macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:
         type Output = $of<T, S, V, R>;
         #[track_caller]
         fn $name(self, b: R) -> Self::Output {
-            Typed::$name(self, b)
+            Typed::from_rule_result(operators!(@ self b $trait $name))
         }
     }
-    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$trait<R> for Typed<T, S, V>
+    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $bound<T>>> ops::$trait<R> for Typed<T, S, V>
     where
         R::Shape: ZipRhs<S>,
         R::Sets: $rhs<V>,
@@ -33,30 +38,38 @@ macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:
         type Output = $of<T, S, V, R>;
         #[track_caller]
         fn $name(self, b: R) -> Self::Output {
-            Typed::$name(&self, b)
+            Typed::from_rule_result(operators!(@ self b $trait $name))
         }
     }
     /// The result has the type of the left side.
-    impl<T: $bound, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem>>> ops::$assign<R> for Typed<T, S, V>
+    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $bound<T>>> ops::$assign<R> for Typed<T, S, V>
     where
         R::Shape: ZipRhs<S, Out: AssignableTo<S>>,
         R::Sets: $rhs<V, Out: AssignableTo<V>>,
     {
         #[track_caller]
         fn $assign_name(&mut self, b: R) {
-            *self = Typed::from_rule_result(Typed::$name(self, b).untyped());
+            *self = Typed::from_rule_result(operators!(@ self b $trait $name));
         }
     }
-)* } }
+)* };
+    (@ $a:ident $b:ident $trait:ident $name:ident) => {{
+        let b = $b.right_term();
+        match equal_sizes::right::<S, R>(stringify!($name), &$a.array, &b) {
+            Ok(()) => ops::$trait::$name(&$a.array, b),
+            Err(unequal) => unequal,
+        }
+    }};
+}
 operators! {
-    Add add AddAssign add_assign Number AddRhs AddResult;
-    Sub sub SubAssign sub_assign Number AddRhs AddResult;
-    Mul mul MulAssign mul_assign Number MulRhs MulResult;
-    Div div DivAssign div_assign Number JoinRhs JoinResult;
-    Rem rem RemAssign rem_assign Number JoinRhs JoinResult;
-    BitAnd bitand BitAndAssign bitand_assign Bits JoinRhs JoinResult;
-    BitOr bitor BitOrAssign bitor_assign Bits JoinRhs JoinResult;
-    BitXor bitxor BitXorAssign bitxor_assign Bits JoinRhs JoinResult;
+    Add add AddAssign add_assign ArithmeticKind AddRhs AddResult;
+    Sub sub SubAssign sub_assign ArithmeticKind AddRhs AddResult;
+    Mul mul MulAssign mul_assign ArithmeticKind MulRhs MulResult;
+    Div div DivAssign div_assign ArithmeticKind JoinRhs JoinResult;
+    Rem rem RemAssign rem_assign ArithmeticKind JoinRhs JoinResult;
+    BitAnd bitand BitAndAssign bitand_assign BitwiseKind JoinRhs JoinResult;
+    BitOr bitor BitOrAssign bitor_assign BitwiseKind JoinRhs JoinResult;
+    BitXor bitxor BitXorAssign bitxor_assign BitwiseKind JoinRhs JoinResult;
 }
 
 // A number on the left has the array's element type, or is an `f32` for `f16` and `bf16`, or an `i32`

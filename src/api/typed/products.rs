@@ -7,12 +7,13 @@ use super::sets::{ProductOf, ProductRhs, Sets};
 use super::shape::{Letters, Shape};
 use super::{Number, SameElem, Typed, TypedArray, convert, equal_sizes};
 use crate::api::array::{einsum, einsum_to};
+use crate::core::types::Element;
 
 /// The result of a matrix product of a `Typed<T, S, V>` and an `R`.
 pub type Product<T, S, V, R> =
     Typed<T, MatmulOf<S, <R as TypedArray>::Shape>, ProductOf<V, <R as TypedArray>::Sets>>;
 
-impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Multiplies (stacks of) matrices, like [`Array::matmul`](crate::Array::matmul).
     ///
     /// If both contracted dims are sharded, the result sharding is ambiguous: use
@@ -30,6 +31,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn matmul<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
     where
+        T: Number,
         R::Shape: MatmulRhs<S>,
         R::Sets: ProductRhs<V>,
     {
@@ -43,6 +45,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn dot<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
     where
+        T: Number,
         R::Shape: DotRhs<S>,
         R::Sets: ProductRhs<V>,
     {
@@ -72,6 +75,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         out: P,
     ) -> Typed<T, MatmulToOf<S, R::Shape, P>, <P as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
     where
+        T: Number,
         R::Shape: MatmulToRhs<S, P>,
         R::Sets: ProductRhs<V>,
         P: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
@@ -92,6 +96,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         out: P,
     ) -> Typed<T, MatmulToOf<S, R::Shape, P>, <P as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
     where
+        T: Number,
         R::Shape: DotToRhs<S, P>,
         R::Sets: ProductRhs<V>,
         P: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
@@ -113,6 +118,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         b: &R,
     ) -> Typed<T, <R::Shape as EinsumRhs<S, O, C>>::Out, ProductOf<V, R::Sets>>
     where
+        T: Number,
         R::Shape: EinsumRhs<S, O, C>,
         R::Sets: ProductRhs<V>,
     {
@@ -138,6 +144,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         <P as EinsumSets<S, R::Shape, C, ProductOf<V, R::Sets>>>::Out,
     >
     where
+        T: Number,
         R::Shape: EinsumToRhs<S, O, C, P>,
         R::Sets: ProductRhs<V>,
         P: EinsumSets<S, R::Shape, C, ProductOf<V, R::Sets>>,

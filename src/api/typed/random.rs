@@ -2,9 +2,9 @@
 
 use super::creation::Place;
 use super::rules::reshape_dims::UnshardedDim;
-use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
+use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Formed, KnownShape, Shape};
-use super::{Float, Integer, Typed};
+use super::{Float, Integer, Typed, op};
 use crate::api::array::Operand;
 use crate::api::random::Key;
 use crate::core::types::{DType, Element};
@@ -246,7 +246,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     ) -> Typed<i32, S::Removed, JoinOf<V, W>>
     where
         T: Float,
-        V: CompleteSets,
+        V: CompleteFor<op::categorical>,
         S: DimAccess<I::D>,
     {
         let _ = along;
@@ -262,7 +262,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         along: I,
     ) -> Typed<T, S, JoinOf<V, W>>
     where
-        V: CompleteSets,
+        V: CompleteFor<op::permutation>,
         S: DimAccess<I::D, Dim: UnshardedDim>,
     {
         let _ = along;

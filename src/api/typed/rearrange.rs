@@ -4,11 +4,11 @@ use super::rules::matrices::{Diagonals, LastTwoDims};
 use super::rules::rearrange::{DiagShape, DiffDim, Raveled, RepeatDim, SameShape};
 use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::PadDim;
-use super::sets::{CompleteSets, JoinOf, JoinRhs, Sets};
+use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
-use super::{Float, Integer, Number, Summed, Typed, TypedArray};
+use super::{Float, Integer, Number, Summed, Typed, TypedArray, op};
 use crate::api::array::PadMode;
 use crate::core::types::Element;
 
@@ -80,7 +80,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: RepeatDim<K>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as RepeatDim<K>>::Out>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::repeat>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.repeat(K::VALUE.unwrap_or(1), I::NUMBER as i32))
@@ -117,7 +117,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: DiffDim<K>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as DiffDim<K>>::Out>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::diff>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.diff(K::VALUE.unwrap_or(0), I::NUMBER as i32))
@@ -139,7 +139,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     where
         T: Float,
         S: DimAccess<I::D>,
-        V: CompleteSets,
+        V: CompleteFor<op::gradient>,
     {
         let _ = along;
         Typed::from_rule_result(self.array.gradient(spacing, I::NUMBER as i32))
@@ -167,7 +167,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: DimAccess<I::D>,
         DimAt<S, I::D>: PadDim<A, B>,
         ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
-        V: CompleteSets,
+        V: CompleteFor<op::pad_with>,
     {
         let _ = at;
         let mut widths = vec![(0, 0); S::DIMS.len()];
@@ -190,7 +190,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     where
         T: Summed,
         S: LastTwoDims,
-        V: CompleteSets,
+        V: CompleteFor<op::trace>,
     {
         Typed::from_rule_result(self.array.trace(k))
     }
@@ -201,7 +201,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn diagonal(&self) -> Typed<T, S::Out, V>
     where
         S: Diagonals,
-        V: CompleteSets,
+        V: CompleteFor<op::diagonal>,
     {
         Typed::from_rule_result(self.array.diagonal(0))
     }
@@ -211,7 +211,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn diag(&self) -> Typed<T, S::Out, V>
     where
         S: DiagShape,
-        V: CompleteSets,
+        V: CompleteFor<op::diag>,
     {
         Typed::from_rule_result(self.array.diag(0))
     }

@@ -2,11 +2,11 @@
 
 use super::rules::rearrange::{BinCount, InnerRhs, KronRhs, OuterRhs, SameShape, ThreeDim, UnshardedVector};
 use super::rules::reshape_dims::{UnshardedDim, UnshardedShape};
-use super::sets::{CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ProductOf, ProductRhs, Sets};
+use super::sets::{CompleteFor, JoinOf, JoinRhs, MulOf, MulRhs, ProductOf, ProductRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::KnownSize;
-use super::{Float, Integer, Number, SameElem, Typed, TypedArray, equal_sizes};
+use super::{Float, Integer, Number, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::GatherDims;
 use crate::core::types::Element;
 
@@ -91,7 +91,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         DimAt<S, I::D>: ThreeDim,
         R::Shape: SameShape<S>,
         R::Sets: MulRhs<V>,
-        V: CompleteSets,
+        V: CompleteFor<op::cross>,
     {
         let _ = along;
         let b = b.as_untyped();
@@ -188,7 +188,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn unique<K: KnownSize>(&self) -> Typed<T, (TDim<K>,), V>
     where
         S: UnshardedVector,
-        V: CompleteSets,
+        V: CompleteFor<op::unique>,
     {
         Typed::from_rule_result(self.array.unique(K::VALUE.unwrap_or(0)))
     }

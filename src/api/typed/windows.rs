@@ -25,7 +25,7 @@ fn options<St: Shape, P: WindowPadding>() -> WindowOptions {
 pub type ConvResult<T, S, V, R, St, P> =
     Typed<T, <<R as TypedArray>::Shape as ConvRhs<S, St, P>>::Out, ProductOf<V, <R as TypedArray>::Sets>>;
 
-impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Convolves the array with a filter, without padding and with stride 1.
     ///
     /// The array is `[batch, features, ..]`, the filter `[output features, features, ..]`. Batch,
@@ -48,6 +48,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     #[track_caller]
     pub fn conv<R: TypedArray<Elem: SameElem<T>>>(&self, w: &R) -> ConvResult<T, S, V, R, (), ValidWindows>
     where
+        T: Number,
         R::Shape: ConvRhs<S, (), ValidWindows>,
         R::Sets: ProductRhs<V>,
     {
@@ -64,6 +65,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         how: Strides<St, P>,
     ) -> ConvResult<T, S, V, R, St, P>
     where
+        T: Number,
         R::Shape: ConvRhs<S, St, P>,
         R::Sets: ProductRhs<V>,
     {
@@ -83,6 +85,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         <Q as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out,
     >
     where
+        T: Number,
         R::Shape: ConvToRhs<S, Q>,
         R::Sets: ProductRhs<V>,
         Q: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
@@ -100,6 +103,7 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         w: &R,
     ) -> ConvResult<T, S, V, R, (), FullWindows>
     where
+        T: Number,
         R::Shape: ConvRhs<S, (), FullWindows>,
         R::Sets: ProductRhs<V>,
     {

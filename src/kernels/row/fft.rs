@@ -194,7 +194,7 @@ impl RowKernel for FftKernel {
     fn sharding(&self, _: &[DType]) -> RowSharding {
         let (last, kind) = (self.lengths.rank() - 1, self.kind);
         if last == 0 {
-            return RowSharding::Unsharded;
+            return RowSharding::NotSharded;
         }
         let stage = |d: usize, kind| {
             let kernel: Arc<dyn RowKernel> = Arc::new(FftKernel::of_one_dim(kind, self.lengths[d]));

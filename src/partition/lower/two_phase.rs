@@ -89,7 +89,7 @@ impl Lowering {
                         .collect(),
                 )
             }
-            RowSharding::Sum { .. } | RowSharding::Separable { .. } | RowSharding::Unsharded => None,
+            RowSharding::Sum { .. } | RowSharding::Separable { .. } | RowSharding::NotSharded => None,
         }
     }
 

@@ -170,7 +170,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
         (0..axes.len()).filter(|j| *j != i).map(|j| format!("S{j}: LIB::sets::AxisSlot,")).collect();
     let (mine, none) = (slots("DECLARED"), slots("LIB::sets::Invariant"));
     let (any, unreduced, reduced) =
-        (slots("S"), slots("LIB::sets::Unreduced<DECLARED>"), slots("LIB::sets::Reduced<DECLARED>"));
+        (slots("S"), slots("LIB::sets::UnreducedSum<DECLARED>"), slots("LIB::sets::ReducedSum<DECLARED>"));
     let mut text = format!(
         "struct DECLARED;
         impl LIB::sealed::SealedOrDeclared for DECLARED {{}}

@@ -1,5 +1,6 @@
 //! Rules of linear algebra: stacks of matrices, whose last two dims every device holds whole.
 
+use super::reshape_dims::UnshardedShape;
 use super::slice::SameType;
 use crate::sealed::Sealed;
 use crate::shape::{DimType, Shape, TDim};
@@ -31,6 +32,15 @@ pub trait Matrices: Shape {
     note = "`reshard` it first, with `_` for the last two dims: `.reshard(P![=, _, _])`"
 )]
 pub trait SquareMatrices: Matrices {}
+/// The shape of (stacks of) unsharded square matrices.
+#[diagnostic::on_unimplemented(
+    message = "matrix_power: `{Self}` is not the shape of unsharded square matrices",
+    label = "the last two dims have one size, and no dim is sharded",
+    note = "`reshard` it first, with `_` for every dim, or state the result: `x.then::<T![..]>(|x| x.matrix_power(..))`"
+)]
+pub trait UnshardedMatrices: SquareMatrices {}
+#[diagnostic::do_not_recommend]
+impl<S: SquareMatrices + UnshardedShape> UnshardedMatrices for S {}
 /// The shape of (stacks of) matrices of any sharding.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has fewer than two dims",

@@ -5,8 +5,7 @@ use super::reshape_dims::UnshardedDim;
 use crate::axis::Shard;
 use crate::sealed::Seal;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
-use crate::size::{AddSize, MulSize, SizeAtMost, SubSize};
-use crate::size::{Num, Size, SplitsOver};
+use crate::size::{AddSize, Decimal, DifferenceNumber, MulSize, Num, Size, SplitsOver, WholeNumber};
 
 /// A dim whose elements can be repeated `K` times each. It keeps its sharding.
 #[diagnostic::on_unimplemented(
@@ -46,9 +45,12 @@ pub trait DiffDim<K>: UnshardedDim {
     type Out: DimType;
 }
 #[diagnostic::do_not_recommend]
-impl<Z: SubSize<K>, K: SizeAtMost<Z>> DiffDim<K> for TDim<Z> {
+impl<Z: Size + Decimal, K: Decimal> DiffDim<K> for TDim<Z>
+where
+    DifferenceNumber<Z, K>: WholeNumber,
+{
     const SEAL: Seal = Seal;
-    type Out = TDim<Z::Out>;
+    type Out = TDim<DifferenceNumber<Z, K>>;
 }
 
 /// A shape of unsharded dims whose elements are counted at compile time.

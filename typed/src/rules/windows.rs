@@ -9,8 +9,7 @@ use super::reshard::Spec;
 use crate::axis::Shard;
 use crate::sealed::{Seal, Sealed};
 use crate::shape::{AxesOnce, DimType, Shape, TDim};
-use crate::size::{AddSize, SubSize};
-use crate::size::{DivideBy, Num, Prime, Size, SplitsOver};
+use crate::size::{AddSize, Decimal, DifferenceNumber, DivideBy, Num, Prime, Size, SplitsOver, WholeNumber};
 use core::marker::PhantomData;
 
 /// Windows that are inside the array: ⌊(n − k) / s⌋ + 1 of them.
@@ -66,6 +65,7 @@ pub trait UnitStrides: Shape {
 #[diagnostic::on_unimplemented(
     message = "windows of `{Self}` elements do not fit into a dim of size `{Z}`",
     label = "the size of the dim is a number, at least that of the window; windows have up to 32 elements",
+    note = "windows that extend beyond the array fit any dim: `Strides::<S![..]>::same()`",
     note = "for other sizes state the result: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
 )]
 pub trait FitsInto<Z>: Size {
@@ -95,7 +95,14 @@ impl<Z: Size> Touches<Z> for Num<1> {
 }
 macro_rules! window_sizes { ($($k:literal $less:literal)*) => { $(
     #[diagnostic::do_not_recommend]
-    impl<Z: SubSize<Num<$less>>> FitsInto<Z> for Num<$k> { const SEAL: Seal = Seal; type Positions = Z::Out; }
+    impl<Z: Size + Decimal> FitsInto<Z> for Num<$k>
+    where
+        DifferenceNumber<Z, Num<$k>>: WholeNumber,
+        DifferenceNumber<Z, Num<$less>>: WholeNumber,
+    {
+        const SEAL: Seal = Seal;
+        type Positions = DifferenceNumber<Z, Num<$less>>;
+    }
     #[diagnostic::do_not_recommend]
     impl<Z: AddSize<Num<$less>>> Touches<Z> for Num<$k> { const SEAL: Seal = Seal; type Positions = Z::Out; }
 )* } }
@@ -222,7 +229,8 @@ pools!([L1 L2] A K1 S1 B K2 S2 C K3 S3);
 #[diagnostic::on_unimplemented(
     message = "conv: a filter of shape `{Self}` does not fit an array of shape `{L}`",
     label = "the array is [batch, features, ..], the filter [output features, features, ..], with one to three spatial dims",
-    note = "strides have one entry for each spatial dim: `Strides::<S![2, 2]>::same()`"
+    note = "strides have one entry for each spatial dim: `Strides::<S![2, 2]>::same()`",
+    note = "an array without spatial dims is multiplied: `x.matmul(&w.t())`"
 )]
 pub trait ConvRhs<L, St, P>: Shape {
     /// The shape of the result: [batch, output features, ..].

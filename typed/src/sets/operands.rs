@@ -1,6 +1,6 @@
 //! The sets of operands that operations take, and of the results that follow from them.
 
-use super::{AxisSlot, GlobalSets, Invariant, Reduced, Sets, Unreduced};
+use super::{AxisSlot, GlobalSets, Invariant, ReducedSum, Sets, UnreducedSum};
 use crate::axis::MeshAxis;
 use crate::sealed::{Seal, Sealed};
 
@@ -40,7 +40,7 @@ pub trait ScalarSlot: AxisSlot {}
 impl ScalarSlot for Invariant {}
 #[diagnostic::do_not_recommend]
 impl<A: MeshAxis> ScalarSlot for A {}
-impl<A: MeshAxis> ScalarSlot for Unreduced<A> {}
+impl<A: MeshAxis> ScalarSlot for UnreducedSum<A> {}
 /// A slot that is not an unreduced sum.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
@@ -51,7 +51,7 @@ pub trait CompleteSlot: AxisSlot<Completeness = CompleteValue> {}
 impl CompleteSlot for Invariant {}
 #[diagnostic::do_not_recommend]
 impl<A: MeshAxis> CompleteSlot for A {}
-impl<A: MeshAxis> CompleteSlot for Reduced<A> {}
+impl<A: MeshAxis> CompleteSlot for ReducedSum<A> {}
 /// The sets of a value that is equal on every device: `()`, or empty slots only.
 #[diagnostic::on_unimplemented(
     message = "a number is equal on every device, so it has no sets of mesh axes such as `{Self}`",
@@ -115,10 +115,10 @@ impl PositionSlot for Invariant {
 impl<A: MeshAxis> PositionSlot for A {
     type Out = A;
 }
-impl<A: MeshAxis> PositionSlot for Reduced<A> {
+impl<A: MeshAxis> PositionSlot for ReducedSum<A> {
     type Out = Invariant;
 }
-impl<A: MeshAxis> PositionSlot for Unreduced<A> {
+impl<A: MeshAxis> PositionSlot for UnreducedSum<A> {
     type Out = Invariant;
 }
 /// Requires slots that are all reduced or empty.
@@ -136,7 +136,7 @@ pub trait ReducedSlot: AxisSlot {
 impl ReducedSlot for Invariant {
     const SEAL: Seal = Seal;
 }
-impl<A: MeshAxis> ReducedSlot for Reduced<A> {
+impl<A: MeshAxis> ReducedSlot for ReducedSum<A> {
     const SEAL: Seal = Seal;
 }
 /// The sets of cotangents: unreduced and reduced are exchanged.
@@ -155,11 +155,11 @@ impl DualSlot for Invariant {
 impl<A: MeshAxis> DualSlot for A {
     type Cotangent = A;
 }
-impl<A: MeshAxis> DualSlot for Unreduced<A> {
-    type Cotangent = Reduced<A>;
+impl<A: MeshAxis> DualSlot for UnreducedSum<A> {
+    type Cotangent = ReducedSum<A>;
 }
-impl<A: MeshAxis> DualSlot for Reduced<A> {
-    type Cotangent = Unreduced<A>;
+impl<A: MeshAxis> DualSlot for ReducedSum<A> {
+    type Cotangent = UnreducedSum<A>;
 }
 impl Dual for () {
     type Cotangent = ();

@@ -44,7 +44,8 @@ pub trait SubSize<B>: Size {
     /// The difference.
     type Out: Size;
 }
-type DifferenceNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Difference<DigitsOf<B>>>;
+/// The number `A` − `B`. [`TooLarge`](super::TooLarge) if it is below zero.
+pub(crate) type DifferenceNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Difference<DigitsOf<B>>>;
 #[diagnostic::do_not_recommend]
 impl<A: Size + Decimal, B: Decimal> SubSize<B> for A
 where

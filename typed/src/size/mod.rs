@@ -14,6 +14,7 @@ pub(crate) mod digits;
 mod rim;
 mod split;
 
+pub(crate) use arithmetic::DifferenceNumber;
 pub use arithmetic::{
     AddSize, DivideUp, MulImpl, MulSize, PiecesOf, ProductIs, SizeAtMost, SizeProduct, SizeSum, SizesAddTo,
     SubSize,
@@ -21,6 +22,7 @@ pub use arithmetic::{
 pub(crate) use convert::TypenumOf;
 pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
 pub use count::{CountOf, CountSizes, NamedCount, OpenCount, SameElements};
+pub(crate) use digits::Decimal;
 pub use digits::{DividePrime, MultiplyPrime, Prime, R, TooLarge};
 pub use rim::WithRim;
 pub use split::{

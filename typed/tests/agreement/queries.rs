@@ -1,7 +1,7 @@
 // Rules as types, and probes whether a rule holds, for the cases and the random programs.
 pub use atmesh_typed::rules::einsum::{LeftDim, PairedDim, RightDim, SwappedDim};
 pub use atmesh_typed::rules::reduce::Kept;
-pub use atmesh_typed::sets::{GlobalSets, Invariant, Reduced, Unreduced};
+pub use atmesh_typed::sets::{GlobalSets, Invariant, ReducedSum, UnreducedSum};
 pub use atmesh_typed::shape::D;
 pub use atmesh_typed::{N, P, S, mesh};
 pub use core::marker::PhantomData;

@@ -182,7 +182,7 @@ impl RowKernel for RecurrenceKernel {
                 neutral: vec![Scalar::one(operands[0]), Scalar::zero(operands[1])],
             },
             RecurrenceStage::Totals | RecurrenceStage::ExclusiveScan | RecurrenceStage::Block => {
-                RowSharding::Unsharded
+                RowSharding::NotSharded
             }
         }
     }

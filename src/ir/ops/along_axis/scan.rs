@@ -255,7 +255,7 @@ impl RowKernel for ScanKernel {
                 block: of(ScanStage::Block),
                 neutral: vec![self.kind.combine().unwrap_or(Reducer::Max).neutral(operands[0])],
             },
-            ScanStage::Total | ScanStage::ExclusiveScan | ScanStage::Block => RowSharding::Unsharded,
+            ScanStage::Total | ScanStage::ExclusiveScan | ScanStage::Block => RowSharding::NotSharded,
         }
     }
     fn parallel(&self, operands: &[DType], _: usize, _: &[bool]) -> Option<Arc<dyn ParallelRowKernel>> {

@@ -121,7 +121,7 @@ impl RowKernel for CustomRowKernel {
     }
     fn sharding(&self, _: &[DType]) -> RowSharding {
         match &self.summed_loops[..] {
-            [] => RowSharding::Unsharded,
+            [] => RowSharding::NotSharded,
             over => RowSharding::Sum { dims: over.to_vec() },
         }
     }

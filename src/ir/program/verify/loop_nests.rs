@@ -181,7 +181,7 @@ fn row_kernel(
     let dtypes: Vec<DType> = s.accesses.iter().map(|r| r.dtype).collect();
     let sums = match l.kernel.sharding(&dtypes) {
         RowSharding::Sum { dims: over } => over,
-        RowSharding::Unsharded
+        RowSharding::NotSharded
         | RowSharding::Scan { .. }
         | RowSharding::TopK { .. }
         | RowSharding::Separable { .. } => Vec::new(),
