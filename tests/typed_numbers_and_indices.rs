@@ -3,10 +3,13 @@
 // These tests are about the types.
 #![allow(clippy::type_complexity)]
 
+mod error_checks;
+
 use atmesh::PcastTo;
 use atmesh::array::DimIndex;
 use atmesh::prelude::*;
 use atmesh::typed::{prelude::*, sets};
+use error_checks::Unquoted as _;
 use std::fmt::Debug;
 
 mesh! { struct Pod { X: 2, Y: 4 } }
@@ -219,7 +222,7 @@ fn sizes_that_are_known_only_at_run_time_are_not_repeated() {
     let rows = |n: usize| Array::ones([n, 3]).put(&pod(), p![]).typed::<T![f32; Rows, 3]>().unwrap();
     let ids = |n: usize| Array::zeros(I32.array_type([n, 1])).put(&pod(), p![]).typed().unwrap();
     let wrong = |x: &Array| {
-        let error = x.ty().unwrap_err().to_string();
+        let error = x.ty().unwrap_err().unquoted();
         assert!(error.contains("the types hold the two equal: both are `Rows`"), "{error}");
     };
     let good: T![i32; Rows, 1] = ids(4);

@@ -1,6 +1,7 @@
 //! Halos: on every engine, size and edge, blocks with a rim give the elements that shifts of the
 //! global array give.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::prelude::*;
 use atmesh::typed::size::{DeviceShare, WithRim};
 use atmesh::typed::{HaloEdge, prelude::*};
@@ -139,7 +140,7 @@ fn a_rim_is_printed_with_the_block() {
 fn a_rim_is_at_most_as_wide_as_a_block() {
     let u: T![f64; 4@X] = random([4, 1], 6).ravel().put(&grid(), p!["X"]).typed().unwrap();
     let wide = Grid.shard_map((u,), P![X], |(u,)| u.halo::<N![3], _, _>(D0, X).center(D0));
-    let error = wide.untyped().ty().unwrap_err().to_string();
+    let error = wide.untyped().ty().unwrap_err().unquoted();
     assert!(
         error.contains("a rim of 3 elements is wider than a block, whose dimension 0 has size 2"),
         "{error}"

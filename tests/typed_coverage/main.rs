@@ -6,6 +6,8 @@
 //! typed form needs a line in `twins.rs` too.
 #![allow(clippy::type_complexity, reason = "these tests are about the types")]
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
 mod halos;
 #[path = "../lexer/mod.rs"]
 mod lexer;

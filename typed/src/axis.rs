@@ -1,5 +1,6 @@
 //! Mesh axes, and the sharding of one dimension over them.
 
+use crate::rules::dot::{BothSides, OneSide};
 use crate::sealed::{Seal, SealedOrDeclared};
 
 /// A mesh axis: a unit struct declared by `mesh!`.
@@ -109,6 +110,9 @@ pub struct Unsharded;
     label = "expected a mesh axis, or up to three: `(X, Y)`"
 )]
 pub trait Shard: Distinct<Unsharded> + 'static {
+    /// Which of two dims with this sharding are sharded: [`OneSide`] for [`Unsharded`], else
+    /// [`BothSides`].
+    type Parts;
     /// The axes, major first, with their sizes. A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
     /// The mesh of the axes. `None` if there is no axis.
@@ -141,16 +145,19 @@ impl NoShard for Unsharded {}
 /// Requires sharding over at least one axis.
 pub trait Split: Shard {}
 impl Shard for Unsharded {
+    type Parts = OneSide;
     const AXES: &'static [(&'static str, Option<usize>)] = &[];
     const MESH: Option<MeshInfo> = None;
 }
 impl<A: MeshAxis> Shard for A {
+    type Parts = BothSides;
     const AXES: &'static [(&'static str, Option<usize>)] = &[(A::NAME, A::SIZE)];
     const MESH: Option<MeshInfo> = Some(A::Mesh::INFO);
 }
 impl<A: MeshAxis> Split for A {}
 macro_rules! split { ($($a:ident)+) => {
     impl<$($a: MeshAxis),+> Shard for ($($a,)+) {
+        type Parts = BothSides;
         const AXES: &'static [(&'static str, Option<usize>)] = &[$(($a::NAME, $a::SIZE)),+];
         const MESH: Option<MeshInfo> = first_mesh(&[$(Some($a::Mesh::INFO)),+]);
     }

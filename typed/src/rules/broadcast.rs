@@ -1,5 +1,6 @@
 //! Rules of elementwise operations: dims are aligned at the last one.
 
+use super::select::SelectRhs;
 use crate::axis::{Shard, Split};
 use crate::sealed::Sealed;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
@@ -104,5 +105,8 @@ zip!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
 /// whatever the rank and the sharding: the bound of functions generic over shapes.
 ///
 /// An array of rank 0 is the left operand, `rate * &x`, or a number, `x * rate.as_number()`.
-pub trait ElementwiseShape: ZipRhs<Self, Out = Self> + ZipRhs<(), Out = Self> + Shape + Sized {}
-impl<S: Shape + ZipRhs<S, Out = S> + ZipRhs<(), Out = S>> ElementwiseShape for S {}
+pub trait ElementwiseShape:
+    ZipRhs<Self, Out = Self> + ZipRhs<(), Out = Self> + SelectRhs<Self> + Shape + Sized
+{
+}
+impl<S: Shape + ZipRhs<S, Out = S> + ZipRhs<(), Out = S> + SelectRhs<S>> ElementwiseShape for S {}

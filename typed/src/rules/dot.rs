@@ -61,10 +61,6 @@ pub trait ContractTo<D2>: Sealed {
     type Parts;
 }
 #[diagnostic::do_not_recommend]
-impl<Z> ContractTo<TDim<Z>> for TDim<Z> {
-    type Parts = OneSide;
-}
-#[diagnostic::do_not_recommend]
 impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z> {
     type Parts = OneSide;
 }
@@ -72,8 +68,8 @@ impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z> {
 impl<Z, S: Split> ContractTo<TDim<Z>> for TDim<Z, S> {
     type Parts = OneSide;
 }
-impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z, S> {
-    type Parts = BothSides;
+impl<Z, S: Shard> ContractTo<TDim<Z, S>> for TDim<Z, S> {
+    type Parts = S::Parts;
 }
 /// The marker of a pair of dims of which at most one is sharded.
 pub struct OneSide;
