@@ -111,9 +111,10 @@ fn indexed(rng: &mut Rng, mesh: &Mesh, a: &[Dim]) -> (String, Array) {
             (format!("TakeTo<{operands}, {}>", spec_text(&out)), x.take_to(&i, d as i32, spec(&out)))
         }
         _ => {
-            // mostly of the shape and sharding of the part
+            // mostly of the shape and sharding of the part; the dynamic layer reshards the values at
+            // one position, which the typed rule leaves to the program
             let values = match rng.next(3) {
-                0 => split(rng, &part.iter().map(|d| d.0).collect::<Vec<_>>()),
+                0 if !of.is_empty() => split(rng, &part.iter().map(|d| d.0).collect::<Vec<_>>()),
                 _ => part,
             };
             let values_array = array(mesh, &values);

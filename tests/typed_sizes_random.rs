@@ -6,8 +6,11 @@
 // These tests are about the types.
 #![allow(clippy::type_complexity)]
 
+mod error_checks;
+
 use atmesh::prelude::*;
 use atmesh::typed::{self, prelude::*};
+use error_checks::Unquoted as _;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
@@ -356,7 +359,7 @@ fn check(
             }
             (Err(error), None) => {
                 errors += 1;
-                let text = error.to_string();
+                let text = error.unquoted();
                 let ours =
                     ["the types hold the two equal", "one name is one size", "stacked arrays have one shape"];
                 let known =

@@ -1,6 +1,7 @@
 //! Sizes that are computed: reshapes, slices, and joins of several arrays give the same bits as
 //! their untyped twins.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::prelude::*;
 use atmesh::typed::shape::Shape as _;
 use atmesh::typed::size::SizeProduct;
@@ -54,11 +55,11 @@ fn open_sizes_are_compared_at_run_time() {
     agree(split, u.reshape([3, 2, 4]));
     // 24 elements are not 25, and not a multiple of 7
     let wrong: T![f32; 5, 5] = open.reshape();
-    assert!(wrong.to_vec().unwrap_err().to_string().contains("reshape"));
+    assert!(wrong.to_vec().unwrap_err().unquoted().contains("reshape"));
     let wrong: T![f32; ?, 7] = open.reshape();
-    assert!(wrong.to_vec().unwrap_err().to_string().contains("reshape"));
+    assert!(wrong.to_vec().unwrap_err().unquoted().contains("reshape"));
     let wrong: T![f32; ?, ?] = x.reshape();
-    let said = wrong.to_vec().unwrap_err().to_string();
+    let said = wrong.to_vec().unwrap_err().unquoted();
     assert!(
         said.contains("several sizes of float32[?,?] are not known from those of float32[4,6]"),
         "{said}"
@@ -75,7 +76,7 @@ fn factors_of_named_sizes() {
     agree(tokens.clone(), u.reshape([9, 2]));
     // both sizes are known only as their product
     let back: T![f32; Batch, Seq, 2] = tokens.split_dim::<Batch, Seq, _>(D0);
-    assert!(back.to_vec().unwrap_err().to_string().contains("the sizes Batch and Seq are not known"));
+    assert!(back.to_vec().unwrap_err().unquoted().contains("the sizes Batch and Seq are not known"));
     let wide: T![f32; Batch, SizeProduct<Seq, N![2]>] = x.merge_dims(D1);
     let back: T![f32; Batch, Seq, 2] = wide.split_dim::<Seq, N![2], _>(D1);
     agree(back, u.clone());
