@@ -15,10 +15,11 @@ pub(crate) mod what_if;
 
 pub use handle::Array;
 pub(crate) use handle::{PlacedType, Repr};
+#[cfg(feature = "typed")]
+pub(crate) use record::user_location;
 pub(crate) use record::{
     ArrayOrLiteral, CaptureTypeFn, OpenTrace, RecordedProgram, Setting, Trace, apply, apply_control, apply1,
     apply1_ref, build, carried_errors, innermost, name_equation, poison, setting, tracing, type_here,
-    user_location,
 };
 pub(crate) use scope::in_call;
 pub use scope::named_scope;

@@ -365,6 +365,7 @@ pub(crate) fn poison(error: Error) -> Array {
 
 /// Returns this location if it is in the user's code, and otherwise that of the innermost call,
 /// scope or trace that is.
+#[cfg(feature = "typed")]
 pub(crate) fn user_location(location: SourceLocation) -> SourceLocation {
     match innermost() {
         Some(trace) => trace.user_location(location),
