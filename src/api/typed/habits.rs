@@ -77,7 +77,7 @@ impl<T, S, V, I: TypedIndex> Index<I> for Typed<T, S, V> {
     label = "not the device of a body",
     note = "`ThisDevice` among the arguments becomes the device: `Pod.shard_map((x, ThisDevice), P![X], |(x, device)| x + device.axis_index(X))`"
 )]
-pub trait DevicePosition {
+pub trait DevicePosition: atmesh_typed::sealed::Sealed {
     /// The position.
     type Index;
     /// Returns the position.

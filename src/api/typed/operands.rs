@@ -122,14 +122,14 @@ impl<T, N: NumberOf<T>> JoinsElem<T, N> for NumberOperand {}
     label = "expected arrays of numbers",
     note = "convert first: `.convert::<i32>()`; arrays of `bool` have `&`, `|` and `^`"
 )]
-pub trait ArithmeticKind<T> {}
+pub trait ArithmeticKind<T>: Sealed {}
 /// The kind of an operand of `&`, `|` or `^` with an array of `T`.
 #[diagnostic::on_unimplemented(
     message = "`&`, `|` and `^` are not defined for arrays of `{T}`",
     label = "expected arrays of `bool` or of whole numbers",
     note = "a comparison gives an array of `bool`, `x.gt(0.0)`; `.convert::<i32>()` gives whole numbers"
 )]
-pub trait BitwiseKind<T> {}
+pub trait BitwiseKind<T>: Sealed {}
 macro_rules! kinds { ($($kind:ident $class:ident)*) => { $(
     #[diagnostic::do_not_recommend]
     impl<T: $class> $kind<T> for ArrayOperand {}
