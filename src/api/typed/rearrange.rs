@@ -7,7 +7,7 @@ use super::rules::slice::PadDim;
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::{KnownSize, Size};
+use super::size::{KnownSize, Size, value_of};
 use super::{Float, Integer, Number, Summed, Typed, TypedArray, op};
 use crate::api::array::PadMode;
 use crate::core::types::Element;
@@ -103,7 +103,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         ReplaceDim<S, I::D, TDim<K>>: Shape,
     {
         let _ = along;
-        let total = K::VALUE.unwrap_or(0);
+        let total = const { value_of::<K>() };
         Typed::from_rule_result(self.array.repeat_by(counts.as_untyped(), total, I::NUMBER as i32))
     }
     /// Computes the `K`-th differences along an unsharded dim, which becomes shorter by `K`.
@@ -120,7 +120,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         V: CompleteFor<op::diff>,
     {
         let _ = along;
-        Typed::from_rule_result(self.array.diff(K::VALUE.unwrap_or(0), I::NUMBER as i32))
+        Typed::from_rule_result(self.array.diff(const { value_of::<K>() }, I::NUMBER as i32))
     }
     /// Computes the derivative along a dim by central differences. The type does not change.
     ///
@@ -171,7 +171,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         let _ = at;
         let mut widths = vec![(0, 0); S::DIMS.len()];
-        widths[I::NUMBER] = (A::VALUE.unwrap_or(0), B::VALUE.unwrap_or(0));
+        widths[I::NUMBER] = const { (value_of::<A>(), value_of::<B>()) };
         Typed::from_rule_result(self.array.pad_with(widths, mode))
     }
     /// Sums the `k`-th diagonals of the last two dims, which are removed, sharded or not.

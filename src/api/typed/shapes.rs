@@ -5,7 +5,7 @@ use super::rules::reshard::ReshardTo;
 use super::rules::slice::{CutDim, EqualExceptDim, JoinDim};
 use super::sets::{AddOf, AddRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
-use super::size::Size;
+use super::size::{Size, value_of};
 use super::{SameElem, Typed, TypedArray, convert};
 use crate::api::array::concat;
 use crate::core::types::Element;
@@ -125,7 +125,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         ReplaceDim<S, I::D, <DimAt<S, I::D> as CutDim<A, B>>::Second>: Shape,
     {
         let _ = at;
-        let known = [A::VALUE.unwrap_or(0), B::VALUE.unwrap_or(0)];
+        let known = const { [value_of::<A>(), value_of::<B>()] };
         let mut parts = self.array.split(known, I::NUMBER as i32).into_iter();
         // an array that carries an error stands for both pieces
         let mut next = || parts.next().unwrap_or_else(|| self.array.clone());

@@ -5,7 +5,7 @@ use super::rules::reshape_dims::{UnshardedDim, UnshardedShape};
 use super::sets::{CompleteFor, JoinOf, JoinRhs, MulOf, MulRhs, ProductOf, ProductRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::KnownSize;
+use super::size::{KnownSize, value_of};
 use super::{Float, Integer, Number, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::GatherDims;
 use crate::core::types::Element;
@@ -190,7 +190,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: UnshardedVector,
         V: CompleteFor<op::unique>,
     {
-        Typed::from_rule_result(self.array.unique(K::VALUE.unwrap_or(0)))
+        Typed::from_rule_result(self.array.unique(const { value_of::<K>() }))
     }
     /// Computes the linear recurrence hᵢ = decayᵢ·hᵢ₋₁ + xᵢ along an unsharded dim.
     ///
@@ -220,7 +220,7 @@ impl<T: Element, S: Shape> Typed<T, S> {
     where
         T: Integer,
     {
-        Typed::from_rule_result(self.array.bincount(K::VALUE.unwrap_or(0)))
+        Typed::from_rule_result(self.array.bincount(const { value_of::<K>() }))
     }
     /// Sums the weights of each integer in `0..K`. The result is unsharded.
     ///
@@ -235,7 +235,7 @@ impl<T: Element, S: Shape> Typed<T, S> {
         R::Elem: Number,
         R::Shape: SameShape<S>,
     {
-        Typed::from_rule_result(self.array.bincount_weighted(weights.as_untyped(), K::VALUE.unwrap_or(0)))
+        Typed::from_rule_result(self.array.bincount_weighted(weights.as_untyped(), const { value_of::<K>() }))
     }
     /// Counts elements in `K` equal intervals of `range`; returns the counts and the bin edges.
     ///
@@ -248,7 +248,7 @@ impl<T: Element, S: Shape> Typed<T, S> {
     where
         T: Float,
     {
-        let (counts, edges) = self.array.histogram(K::VALUE.unwrap_or(0), range);
+        let (counts, edges) = self.array.histogram(const { value_of::<K>() }, range);
         (Typed::from_rule_result(counts), Typed::from_rule_result(edges))
     }
 }
@@ -270,7 +270,7 @@ macro_rules! segments { ($($(#[$doc:meta])* $name:ident;)*) => {
             R::Sets: JoinRhs<V>,
             Rows<S, K>: Shape,
         {
-            Typed::from_rule_result(self.array.$name(ids.as_untyped(), K::VALUE.unwrap_or(0)))
+            Typed::from_rule_result(self.array.$name(ids.as_untyped(), const { value_of::<K>() }))
         }
     )* }
 } }

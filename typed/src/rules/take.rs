@@ -1,9 +1,9 @@
 //! Rules of reads and updates at index arrays.
 
-use super::broadcast::ZipRhs;
+use super::broadcast::{MergeSplits, ZipRhs};
 use super::reshape_dims::UnshardedDim;
 use super::slice::SameType;
-use crate::axis::{Shard, Split};
+use crate::axis::Shard;
 use crate::sealed::Sealed;
 use crate::shape::{AxesOnce, D, DimAccess, DimType, Insert, Shape, Stretch, TDim};
 use crate::size::Size;
@@ -115,15 +115,8 @@ pub trait AlignSplits<D2>: Sealed {
     type Out: DimType;
 }
 #[diagnostic::do_not_recommend]
-impl<Z: Size, S: Split> AlignSplits<TDim<Z, S>> for TDim<Z> {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Split> AlignSplits<TDim<Z>> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-impl<Z: Size, S: Shard> AlignSplits<TDim<Z, S>> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
+impl<D: MergeSplits<D2>, D2> AlignSplits<D2> for D {
+    type Out = D::Out;
 }
 /// A pair of dims, of the array and the indices of `take_along_axis`.
 #[diagnostic::on_unimplemented(
