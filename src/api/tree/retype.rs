@@ -14,8 +14,8 @@ use std::hash::Hash;
 /// A tree that has a counterpart with other leaf types; `F` says which.
 ///
 /// [`Cotangents`] are the leaves of gradients. `#[derive(Tree)]` implements the trait for structs:
-/// a type parameter of the struct becomes its counterpart, and every other field keeps its type, so
-/// a struct of which a leaf changes its type needs a type parameter for this field.
+/// a type parameter of the struct becomes its counterpart, and every other field keeps its type.
+/// If the type of a field can change, the field's type must therefore be a type parameter.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no counterpart with other leaf types",
     label = "expected an array, a tuple, a list or a map of arrays, or a struct that derives `Tree`",

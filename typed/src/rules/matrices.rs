@@ -109,10 +109,10 @@ where
     type Out = <Minimum<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
 }
 
-/// Asks a factorization for square factors: `a.qr(FullMatrices)`.
+/// Selects square factors in a factorization: `a.qr(FullMatrices)`.
 #[derive(Clone, Copy, Debug)]
 pub struct FullMatrices;
-/// Asks a factorization for factors with as few columns or rows as suffice: `a.qr(ThinMatrices)`.
+/// Selects factors with min(M, N) columns or rows, for M×N matrices: `a.qr(ThinMatrices)`.
 #[derive(Clone, Copy, Debug)]
 pub struct ThinMatrices;
 /// The inner sizes of the factors of matrices of shape `S`.
