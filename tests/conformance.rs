@@ -66,7 +66,7 @@ fn every_file_runs() {
     for entry in std::fs::read_dir(folder).expect("the cases are there") {
         let path = entry.expect("it is listed").path();
         let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
-        // The file of chosen shardings has no cases: tests/auto_mode.rs reads it.
+        // The file of chosen shardings has no cases: tests/sharding/auto_mode.rs reads it.
         if path.extension().is_some_and(|e| e == "jsonl") && name != "auto_shardings" {
             let listed = source.lines().skip_while(|l| !l.starts_with("files! {"));
             let words: Vec<&str> = listed.flat_map(str::split_whitespace).collect();

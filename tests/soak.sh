@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
 # Optimised tests run more programs per minute.
 export CARGO_PROFILE_TEST_OPT_LEVEL=1
-cargo test --test properties --test reshards --test limits --test laws --no-run
+cargo test --test properties --test sharding --test limits --test laws --no-run
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
   echo "seed $seed"
@@ -15,5 +15,5 @@ while [ $SECONDS -lt $end ]; do
   LAWS_SEED=$((1000000 * seed)) LAWS_SECONDS=60 cargo test -q --test laws
   seed=$((seed + 1))
 done
-RESHARDS=all cargo test -q --test reshards
+RESHARDS=all cargo test -q --test sharding reshards::
 ATMESH_CALLS=20000 cargo test -q --test limits many_calls_leave_nothing_behind

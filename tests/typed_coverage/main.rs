@@ -42,7 +42,7 @@ const ON_THE_HOST: &[&str] = &[
     "allclose_with",
     "array_equal",
 ];
-/// The typed forms of collectives and of creation, which `tests/typed.rs` compares.
+/// The typed forms of collectives and of creation, which `tests/typed/compiled.rs` compares.
 const ELSEWHERE: &[&str] = &[
     "psum",
     "pmean",

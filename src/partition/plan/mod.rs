@@ -33,7 +33,7 @@
 //!   counts as one iteration.
 //! * A conditional takes as long as its longest branch.
 //!
-//! `tests/facts.rs` compares plans with published figures.
+//! `tests/reports/facts.rs` compares plans with published figures.
 
 mod html;
 mod kernel_work;

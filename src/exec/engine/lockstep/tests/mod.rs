@@ -187,7 +187,7 @@ fn tolerance(d: DType) -> f64 {
 #[test]
 #[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn element_types() {
-    // complex numbers have no order (see tests/complex.rs)
+    // complex numbers have no order (see tests/operations/complex.rs)
     for d in storage_dtypes().filter(|d| !d.is_complex()) {
         let name = d.name();
         let mut m = SampleBuilder::new(d);

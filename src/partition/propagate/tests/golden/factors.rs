@@ -15,7 +15,7 @@
 //!
 //! These classes of the table have no primitive here: loops, branches and calls are edges of the
 //! dataflow (rows 36 to 38), a custom operation has the factors in its subscripts
-//! (`tests/custom.rs`), batch normalization is a composition, and there are no optimization
+//! (`tests/operations/custom.rs`), batch normalization is a composition, and there are no optimization
 //! barriers.
 
 use crate::ArrayType;

@@ -1,0 +1,20 @@
+//! Operations on arrays by family: values, errors, and the same bits on every engine and mesh.
+
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
+mod arrays;
+mod complex;
+mod complex_special;
+mod custom;
+mod display;
+mod element_types;
+mod indexing;
+mod linalg;
+mod lines;
+mod misbehaving_kernels;
+mod named;
+mod numpy_names;
+mod sharded_parts;
+mod thresholds;
+mod windows;

@@ -1,0 +1,12 @@
+//! Reports about programs before and after they run: plans, memory, explanations and pictures.
+
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
+
+mod exchanges;
+mod explain;
+mod facts;
+mod memory;
+mod pictures;
+mod plan;
+mod timeline;
