@@ -15,6 +15,7 @@ mod scores;
 
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{AffineExpr, LoopNest, Source, StridedRange};
+use crate::partition::fusion::policy::{MAX_ABSORBED_MEMBERS, MAX_MEMBERS};
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram};
 use std::cmp::Ordering;
 
@@ -72,13 +73,6 @@ fn reads_a_box(s: &LoopNest) -> bool {
         && piece.map.iter().all(|m| m.terms.len() < 2)
         && loops.eq((0..s.extents.len()).map(|l| (l, 1)))
 }
-
-/// The maximum number of steps in a kernel.
-/// Must equal the limit of the engines.
-const MAX_KERNEL_STEPS: usize = 40;
-/// The maximum number of steps in a kernel that a reduction absorbs.
-/// Must equal the limit of the engines.
-const MAX_MERGED_STEPS: usize = 12;
 
 /// The root operation of a kernel.
 #[derive(Clone, Copy, PartialEq)]
@@ -182,7 +176,7 @@ impl<'p> KernelBuilder<'p> {
         let kernels =
             sources.iter().zip(&within).filter(|x| *x.1).filter_map(|x| Some((*x.0, self.producer[*x.0]?)));
         let open = kernels.filter(|(_, g)| {
-            self.kernels[*g].root != KernelRoot::Other && self.kernels[*g].steps.len() < MAX_KERNEL_STEPS
+            self.kernels[*g].root != KernelRoot::Other && self.kernels[*g].steps.len() < MAX_MEMBERS
         });
         let far = |(s, g): &(Slot, usize)| {
             let k = &self.kernels[*g];
@@ -207,7 +201,7 @@ impl<'p> KernelBuilder<'p> {
         for (s, within) in sources.iter().zip(within) {
             let Some(h) = self.producer[*s] else { continue };
             let steps = self.kernels[g].steps.len() + self.kernels[h].steps.len();
-            let like = within && self.kernels[h].root == KernelRoot::Elementwise && steps < MAX_KERNEL_STEPS;
+            let like = within && self.kernels[h].root == KernelRoot::Elementwise && steps < MAX_MEMBERS;
             match self.kernels[h].level.cmp(&level) {
                 _ if h == g && within => {}
                 Ordering::Less => merged.extend((like && self.has_only_reader(*s, h)).then_some(h)),
@@ -225,7 +219,7 @@ impl<'p> KernelBuilder<'p> {
             let alone = |h: &usize| {
                 let k = &self.kernels[*h];
                 k.root == KernelRoot::Elementwise
-                    && k.steps.len() <= MAX_MERGED_STEPS
+                    && k.steps.len() <= MAX_ABSORBED_MEMBERS
                     && self.has_only_reader(*s, *h)
             };
             match self.producer[*s].filter(alone) {

@@ -22,7 +22,8 @@
 //! other modules are `layout` (how a dimension is split), `boxes` (boxes of indices), `access` and
 //! `reshape_boxes` (the strided boxes that a step reads), `work` (a count of boxes and candidates
 //! for tests), `program` (the result, printed by `print`), `collective` (the record of each
-//! collective), `fused` (which steps form one kernel),
+//! collective), `buffers` (the per-device program as operations over buffers), `fusion` (which of
+//! these operations run as one kernel), `fused` (a prediction of this for one device),
 //! `memory` (peak memory per device), `transfers` (the blocks that a device receives, and from
 //! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
 //! propagation, which runs before lowering) and `plan` (the performance model). Both
@@ -89,10 +90,12 @@ pub mod access;
 mod assign;
 #[doc(hidden)]
 pub mod boxes;
+pub(crate) mod buffers;
 mod collective;
 mod cost;
 mod draft;
 pub(crate) mod fused;
+pub(crate) mod fusion;
 mod layout;
 mod lower;
 pub(crate) mod machine;

@@ -7,7 +7,7 @@
 
 use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
-use super::ir::{OperandAccess, ReductionOp};
+use super::ir::{OperandAccess, ReductionLoops};
 use crate::core::diagnostic::Result;
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter;
@@ -108,7 +108,7 @@ pub(crate) fn bind(
     over: &[(Slot, Slot)],
 ) -> Result<MatmulKernel> {
     let FusionRoot::Matmul(k) = g.groups[group].root else { unreachable!("the root is a matmul") };
-    let f = g.reduction_op(k);
+    let f = g.reduction_loops(k);
     let v = &g.program.values[f.out];
     let own = usize::from(v.num_partials > 1);
     let order: Vec<usize> = (0..f.rank).filter(|l| f.ext[*l] != 1).collect();
@@ -245,7 +245,7 @@ fn epilogue_scale(g: &FusionPlan<'_, '_>, group: usize, same: Option<Slot>) -> O
     let (FusionRoot::Matmul(k), [member]) = (g.groups[group].root, &g.groups[group].members[..]) else {
         return None;
     };
-    let (f, m) = (g.reduction_op(k), g.elementwise_op(member.op));
+    let (f, m) = (g.reduction_loops(k), g.elementwise_op(member.op));
     let ([inst], rank) = (&m.code.insts[..], f.rank) else { return None };
     let (from, to) = (&g.program.values[f.out], &g.program.values[m.out]);
     let in_place = same == Some(m.out) && m.num_loops == rank && m.ext[..rank] == f.ext[..rank];
@@ -298,7 +298,7 @@ fn matrix_operand(g: &FusionPlan<'_, '_>, o: &OperandAccess, base: u32, order: &
 }
 
 /// Returns the contraction block of a shard; `None` if it is empty.
-fn contraction_block(f: &ReductionOp<'_>, lo: &LoopVec, hi: &LoopVec) -> Option<ContractionBlock> {
+fn contraction_block(f: &ReductionLoops, lo: &LoopVec, hi: &LoopVec) -> Option<ContractionBlock> {
     let (p, q) = (&f.reads[0].boxes[0], &f.reads[1].boxes[0]);
     let mut b = ContractionBlock { a_offset: 0, b_offset: 0, loops: SmallVec::new() };
     for l in f.rank..f.num_loops {

@@ -7,9 +7,9 @@
 //! | pass | modules | result |
 //! |---|---|---|
 //! | 0 flush | `flush_subnormals` | explicit flushes, in programs that flush subnormal numbers |
-//! | 1 lower | `lower`, `ir` | operations over buffers; each operand is a set of boxes with one affine map each |
-//! | 2 fuse | `fusion` | the groups of operations that share one iteration space |
-//! | 3 materialise | `fusion` | the values that are in memory |
+//! | 1 lower | `partition::buffers` | operations over buffers; each operand is a set of boxes with one affine map each |
+//! | 2 fuse | `partition::fusion` | the groups of operations that share one iteration space |
+//! | 3 materialise | `partition::fusion` | the values that are in memory |
 //! | 4 share memory | `plan::result_views`, `plan::reuse`, `plan::scatter_chains` | results that are views of arguments; donated buffers; in-place updates |
 //! | 5 generate code | `codegen` | a tile program for each iteration space |
 //! | 6 bind | `reduction`, `matmul`, `gather_scatter`, `row_kernel` | kernels with addresses and tasks |
@@ -41,14 +41,14 @@
 //! }
 //! ```
 //!
-//! **Lower.** The first step becomes a `ReductionOp` without code, that is, a contraction, with
-//! loops `i`, `j` and `k`. Its result `%4` is a `BufferValue` of shape `[4,512,128]`: the leading
-//! dimension runs over the four partials. `ReductionOp::partials` has a list of shard boxes for
-//! each of them, here one box each: `k` in 0..64, 64..128, 128..192 and 192..256. The second step
-//! reduces `%4`, and no other step reads `%4`. So `combine_partials` moves the four boxes to one
-//! list and makes `%2` the result of the contraction. No partial value is stored, and the
-//! collective needs no operation. (If `%2` were only read transposed, `transpose_matmuls` would
-//! permute the loops of the contraction at the end of this pass.)
+//! **Lower.** The first step becomes a contraction (`BufferOp::Contraction`), with loops `i`, `j`
+//! and `k`. Its result `%4` is a `BufferValue` of shape `[4,512,128]`: the leading dimension runs
+//! over the four partials. `ReductionLoops::partials` has a list of shard boxes for each of them,
+//! here one box each: `k` in 0..64, 64..128, 128..192 and 192..256. The second step reduces `%4`,
+//! and no other step reads `%4`. So `combine_partials` moves the four boxes to one list and makes
+//! `%2` the result of the contraction. No partial value is stored, and the collective needs no
+//! operation. (If `%2` were only read transposed, `transpose_matmuls` would permute the loops of
+//! the contraction at the end of this pass.)
 //!
 //! **Fuse and materialise.** The contraction is the root of a new `FusionGroup`. The `tanh` reads
 //! `%2` at the index that it writes, so it joins the group as a member. Only `%3` is materialised,
@@ -77,15 +77,13 @@
 pub(crate) mod arena;
 pub(crate) mod codegen;
 pub(crate) mod flush_subnormals;
-pub(crate) mod fusion;
 pub(crate) mod gather_scatter;
-pub(crate) mod index;
-pub(crate) mod ir;
-pub(crate) mod lower;
 pub(crate) mod matmul;
 pub(crate) mod plan;
 pub(crate) mod reduction;
 pub(crate) mod row_kernel;
 pub(crate) mod row_program;
 
+pub(crate) use crate::partition::buffers::{self as ir, index, lower};
+pub(crate) use crate::partition::fusion;
 pub(crate) use plan::compile;

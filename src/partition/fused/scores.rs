@@ -5,18 +5,12 @@
 //! batch of rows, so that the rows between them are never all in memory.
 
 use crate::ir::program::loop_nest::{AccessPiece, Compute, Source, StridedRange};
+use crate::partition::fusion::policy::{MAX_BATCH_BYTES, MIN_BATCH_ROWS, MIN_ROWS, rows_dominate};
 use crate::partition::program::{LocalStep, Slot, SpmdProgram};
 use std::collections::{BTreeSet, HashMap};
 
-/// The maximum number of terms of a sum in such a product.
-/// Must equal the limit of the engines.
-const MAX_SUM_TERMS: i64 = 256;
-/// The minimum number of rows.
-/// Must equal the limit of the engines.
-const MIN_ROWS: i64 = 16;
 /// The maximum size of a row, in bytes.
-/// Must equal the limit of the engines.
-const MAX_ROW_BYTES: i64 = 16 << 10;
+const MAX_SCORE_ROW_BYTES: i64 = MAX_BATCH_BYTES / MIN_BATCH_ROWS;
 
 /// The maximum distance, in steps, between the product and a step of its chain.
 const MAX_CHAIN_DEPTH: u32 = 40;
@@ -37,11 +31,11 @@ pub(super) fn drop_cached_rows(
             continue;
         };
         let Some((rows, row)) =
-            row_count_and_length(p, l.out).filter(|(_, row)| has_long_rows(*row, reduced_extent(&l)))
+            row_count_and_length(p, l.out).filter(|(_, row)| rows_dominate(*row, reduced_extent(&l)))
         else {
             continue;
         };
-        if rows < MIN_ROWS || row * p.slots[l.out].dtype.size() as i64 > MAX_ROW_BYTES {
+        if rows < MIN_ROWS || row * p.slots[l.out].dtype.size() as i64 > MAX_SCORE_ROW_BYTES {
             continue;
         }
         let Some(c) = RowChain::after_product(&order, k, l.out) else { continue };
@@ -84,12 +78,6 @@ impl<'p> DataflowOrder<'p> {
         seen.insert(s, found);
         found
     }
-}
-
-/// Returns true if rows are long enough for row fusion.
-/// `terms` is the number of terms per element, or of elements computed from a row.
-fn has_long_rows(row: i64, terms: i64) -> bool {
-    terms <= MAX_SUM_TERMS && 2 * terms <= row
 }
 
 /// Returns the number of rows of a value on a device and their length, `None` below two dimensions.
@@ -173,7 +161,7 @@ impl RowChain {
                 }
                 let own = |d: &usize| !part.map.iter().any(|m| m.terms.iter().any(|t| t.0 == *d));
                 let columns = (0..s.rank).filter(own).map(|d| l.layout[d].block).product();
-                has_long_rows(row, columns).then_some(RowChainRole::FinalProduct)
+                rows_dominate(row, columns).then_some(RowChainRole::FinalProduct)
             }
             Compute::RowKernel(_) | Compute::Gather { .. } | Compute::Scatter { .. } | Compute::Reshape => {
                 None

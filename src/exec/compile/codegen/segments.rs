@@ -37,7 +37,7 @@ pub(crate) struct CodegenRequest<'a> {
 /// It is the box that the stored members cover, or the loops of the reduction.
 pub(crate) fn iteration_space(g: &FusionPlan<'_, '_>, group: usize) -> (LoopVec, LoopVec, usize) {
     if let FusionRoot::Reduction(k) = g.groups[group].root {
-        let f = g.reduction_op(k);
+        let f = g.reduction_loops(k);
         return ([0; MAX_LOOPS], f.ext, f.num_loops);
     }
     let (mut lo, mut hi, mut n) = ([i64::MAX; MAX_LOOPS], [i64::MIN; MAX_LOOPS], 0);
@@ -241,10 +241,9 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
         let mut roots: SmallVec<[(usize, Option<MemAccess>); 4]> = SmallVec::new();
         if let FusionRoot::Reduction(k) = group.root {
             let f = g.reduction_op(k);
-            let Some((_, code)) = &f.code else { return Ok(None) };
             let identity =
                 FusionMember { op: k, shift: [0; MAX_LOOPS], dims: std::array::from_fn(|d| d as u8) };
-            roots.push((self.inline_code(code, &f.reads, &identity, f.num_loops, 0), None));
+            roots.push((self.inline_code(&f.code, &f.loops.reads, &identity, f.loops.num_loops, 0), None));
         }
         for m in self.stores.clone() {
             let (a, b) = member_box(g, &group.members[m]);

@@ -5,19 +5,8 @@ use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::codegen::values::{MemAccess, POSITION_SLOT};
 use crate::exec::compile::index::MAX_LOOPS;
 use crate::kernels::gemm::ProductKind;
+use crate::partition::fusion::policy::rows_dominate;
 use smallvec::SmallVec;
-
-/// The maximum number of terms of an element; with more terms, its memory traffic is negligible.
-const MAX_TERMS: i64 = 256;
-
-/// Returns true if rows are so long, compared with the work per element, that memory traffic
-/// matters.
-///
-/// `terms` is the number of terms of an element of the row, or the number of results that an
-/// element contributes to.
-fn rows_dominate(row: i64, terms: i64) -> bool {
-    terms <= MAX_TERMS && 2 * terms <= row
-}
 
 /// The dimensions of a matmul's result that enumerate the rows of a value, outermost first.
 #[derive(Clone, Debug)]

@@ -369,7 +369,8 @@ impl Planner {
                 FusionRoot::Elementwise => list[0].extend(maps[k].take()),
                 FusionRoot::Matmul(item) => {
                     let p = matmul::bind(g, k, base as u32, same[k], &reuse.overwrites[k])?;
-                    let what = node_info(flow, "product", &[g.reduction_op(item).out], group.members.len());
+                    let what =
+                        node_info(flow, "product", &[g.reduction_loops(item).out], group.members.len());
                     let (chunks, cost) = (p.num_tasks(), p.cost_us);
                     list[0].push(PlanNode {
                         kernel: NodeKernel::Matmul(Box::new(p)),
@@ -382,7 +383,7 @@ impl Planner {
                     let Some((f, spans)) = folds[k].take() else { continue };
                     let out = g.reduction_op(item);
                     let what =
-                        node_info(flow, reduction_name(out.reducer()), &[out.out], group.members.len());
+                        node_info(flow, reduction_name(out.reducer), &[out.loops.out], group.members.len());
                     if let Some(spans) = spans {
                         let kernel = NodeKernel::ReductionEnd(f.clone(), spans);
                         let what = NodeInfo { name: "results of spans", ..what.clone() };
@@ -605,7 +606,7 @@ impl Planner {
 /// The other value is one that the epilogue stores, unless the epilogue stores it over an operand.
 fn matmul_alias(g: &FusionPlan<'_, '_>, group: usize, over: &[(Slot, Slot)]) -> Option<Slot> {
     let FusionRoot::Matmul(p) = g.groups[group].root else { return None };
-    let (flow, out) = (g.program, g.reduction_op(p).out);
+    let (flow, out) = (g.program, g.reduction_loops(p).out);
     if g.materialized[out] {
         return None;
     }

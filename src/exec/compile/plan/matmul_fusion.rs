@@ -11,18 +11,8 @@ use super::row_fusion::{BoundGroups, ChainBuilder};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::matmul::{MatmulKernel, RowDims};
 use crate::partition::Slot;
+use crate::partition::fusion::policy::{MAX_BATCH_BYTES, MIN_BATCHES, MIN_SHARED_US, choose_batch_rows};
 use std::collections::{BTreeSet, HashMap};
-
-/// The cache budget of a batch of rows of one value, in bytes.
-const BATCH_CACHE_BYTES: i64 = 512 << 10;
-/// The maximum size of a batch of rows of one value, in bytes.
-const MAX_BATCH_BYTES: i64 = 1 << 20;
-/// The minimum number of rows of a batch. With fewer rows, packing the operands would not pay off.
-const MIN_BATCH_ROWS: i64 = 64;
-/// The minimum number of batches, so that several workers can share the work.
-const MIN_BATCHES: i64 = 8;
-/// The work below which sharing among workers is not required, in microseconds.
-const MIN_SHARED_US: f64 = 20.0;
 
 /// The matmuls of a chain.
 #[derive(Debug, Default)]
@@ -186,19 +176,7 @@ impl BoundGroups<'_> {
         let FusionRoot::Matmul(item) = g.groups[k].root else { return Vec::new() };
         let maps =
             g.groups[k].members.iter().map(|m| g.elementwise_op(m.op).out).filter(|s| g.materialized[*s]);
-        let own = self.aliases[k].is_none().then(|| g.reduction_op(item).out);
+        let own = self.aliases[k].is_none().then(|| g.reduction_loops(item).out);
         own.into_iter().chain(maps).collect()
     }
-}
-
-/// Chooses the number of rows of a batch, each of which has at most `bytes` bytes.
-/// The second parameter is the number of rows of one matrix.
-fn choose_batch_rows(rows: i64, rows_per_matrix: i64, bytes: i64) -> i64 {
-    let most = (BATCH_CACHE_BYTES / bytes).min(rows / (2 * MIN_BATCHES)).max(MIN_BATCH_ROWS);
-    if rows_per_matrix <= most {
-        return (most / rows_per_matrix * rows_per_matrix).min(rows);
-    }
-    let parts = (rows_per_matrix + most - 1) / most;
-    let even = (parts..2 * parts).find(|p| rows_per_matrix % p == 0);
-    even.map_or(most, |p| rows_per_matrix / p)
 }

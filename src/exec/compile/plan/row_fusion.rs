@@ -26,18 +26,9 @@ use crate::exec::compile::reduction::ReductionKernel;
 use crate::exec::compile::row_program::RowProgram;
 use crate::ir::program::loop_nest::Source;
 use crate::partition::Slot;
+use crate::partition::fusion::policy::{BATCH_CACHE_BYTES, MAX_PULL_DEPTH, MAX_ROW_BYTES, MIN_ROWS};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// The minimum number of rows of a chain, since a task has only full rows.
-const MIN_ROWS: i64 = 16;
-/// The cache budget of a batch of rows, in bytes.
-const BATCH_CACHE_BYTES: i64 = 128 << 10;
-/// The maximum size of a row of all values, in bytes.
-const MAX_ROW_BYTES: i64 = 256 << 10;
-
-/// The maximum depth to which producers are pulled into a chain.
-const MAX_PULL_DEPTH: usize = 8;
 
 /// A chain that is still growing.
 #[derive(Clone)]
@@ -152,7 +143,7 @@ impl BoundGroups<'_> {
     /// Returns the values of a group, if no other value has their memory.
     fn exclusive_results(&self, g: &FusionPlan<'_, '_>, k: usize) -> Option<Vec<Slot>> {
         let makes: Vec<Slot> = match (g.groups[k].root, &self.maps[k], &self.gathers[k]) {
-            (FusionRoot::Reduction(item), ..) => vec![g.reduction_op(item).out],
+            (FusionRoot::Reduction(item), ..) => vec![g.reduction_loops(item).out],
             (_, Some(node), _) => node.info.results.iter().map(|m| m.0).collect(),
             (.., Some(take)) => vec![take.result_slot() as usize - self.base],
             _ => return None,

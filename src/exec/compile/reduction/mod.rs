@@ -14,7 +14,7 @@ mod run;
 
 use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
-use super::ir::ReductionOp;
+use super::ir::ReductionLoops;
 use super::row_program::{RowProgram, RowReduction};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::DType;
@@ -83,8 +83,8 @@ pub(crate) struct ReductionKernel {
 }
 
 /// Returns the error for a reducer without a kernel.
-fn missing_kernel(f: &ReductionOp<'_>) -> Error {
-    Error::internal(format!("no kernel combines by {:?} over {}", f.reducer(), f.dtype))
+fn missing_kernel(combine: Reducer, dtype: DType) -> Error {
+    Error::internal(format!("no kernel combines by {combine:?} over {dtype}"))
 }
 
 /// Binds the reduction of a group to memory.
@@ -95,7 +95,7 @@ pub(crate) fn bind(
     in_loop: bool,
 ) -> Result<ReductionKernel> {
     let FusionRoot::Reduction(k) = g.groups[group].root else { unreachable!("the root is a reduction") };
-    let f = g.reduction_op(k);
+    let f = g.reduction_loops(k);
     let order = dimension_order(f);
     let ask = CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
     let mut pre = segments::tile_program(g, group, &ask)?;
@@ -140,7 +140,7 @@ pub(crate) fn bind(
             hi.copy_within(d + 1.., d);
         }
     }
-    let (combine, dtype) = (f.reducer(), f.dtype);
+    let (combine, dtype) = (g.reduction_op(k).reducer, f.dtype);
     let last = pre.rank - 1;
     let row = reduced[last];
     let seg = pre.boxes.first().and_then(|b| b.segments.first());
@@ -162,10 +162,10 @@ pub(crate) fn bind(
         out_strides: st,
         partials: copies,
         element_bytes: size,
-        neutral: kernels::neutral(combine, dtype).ok_or_else(|| missing_kernel(f))?,
-        reduce: kernels::fold(combine, dtype).ok_or_else(|| missing_kernel(f))?,
-        combine: kernels::combine(combine, dtype).ok_or_else(|| missing_kernel(f))?,
-        reduce_rows: kernels::combine_rows(combine, dtype).ok_or_else(|| missing_kernel(f))?,
+        neutral: kernels::neutral(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
+        reduce: kernels::fold(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
+        combine: kernels::combine(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
+        reduce_rows: kernels::combine_rows(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
         reduce_eight_rows: None,
         reduces_innermost: row,
         input_in_memory: direct,
@@ -200,7 +200,7 @@ pub(crate) fn bind(
 }
 
 /// Returns the loops as dimensions, largest stride first, without loops of size 1.
-fn dimension_order(f: &ReductionOp<'_>) -> Vec<usize> {
+fn dimension_order(f: &ReductionLoops) -> Vec<usize> {
     let mut order: Vec<usize> = (0..f.num_loops).filter(|l| f.ext[*l] != 1).collect();
     let step =
         |l: usize| f.reads.iter().flat_map(|r| &r.boxes).map(|p| p.strides[l].abs()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Pass 1: lowers a per-device program to operations over buffers.
+//! Lowers a per-device program to operations over buffers.
 //!
 //! The submodules lower operands, reductions and contractions, row kernels, gathers and scatters,
 //! and nested programs.
@@ -11,14 +11,16 @@ mod gather_scatter;
 mod reduction;
 mod row_kernel;
 
-use super::index::{check_num_loops, extents};
-use super::ir::{BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount};
 use crate::core::diagnostic::Result;
 use crate::core::mesh::Mesh;
 use crate::core::types::{DType, Scalar, Shape};
-use crate::exec::compile::lower::transpose_products::transpose_matmuls;
 use crate::ir::program::loop_nest::{
     Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source,
+};
+use crate::partition::buffers::index::{check_num_loops, extents};
+use crate::partition::buffers::lower::transpose_products::transpose_matmuls;
+use crate::partition::buffers::{
+    BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount,
 };
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use smallvec::SmallVec;

@@ -2,10 +2,10 @@
 
 use super::ProgramLowering;
 use crate::core::diagnostic::{Error, Result};
-use crate::exec::compile::index::{check_num_loops, extents};
-use crate::exec::compile::ir::{BufferOp, OperandAccess, RowKernelOp, RowKernelOut};
 use crate::ir::program::loop_nest::{Access, AccessPiece, AffineExpr, LoopNest, RowKernelCall, Source};
 use crate::partition::Slot;
+use crate::partition::buffers::index::{check_num_loops, extents};
+use crate::partition::buffers::{BufferOp, OperandAccess, RowKernelOp, RowKernelOut};
 
 impl ProgramLowering<'_, '_> {
     /// Lowers a call of a row kernel, or adds its result to an equal call.

@@ -6,11 +6,11 @@
 use super::{ProgramLowering, lower};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{DType, Scalar};
-use crate::exec::compile::index::{MAX_LOOPS, NO_LOOP, extents};
-use crate::exec::compile::ir::{
+use crate::ir::program::loop_nest::{ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source};
+use crate::partition::buffers::index::{MAX_LOOPS, NO_LOOP, extents};
+use crate::partition::buffers::{
     AccessBox, BranchOp, BufferOp, Carry, ElementwiseOp, LoopOp, OperandAccess, WhileOp,
 };
-use crate::ir::program::loop_nest::{ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source};
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;

@@ -4,11 +4,11 @@ use super::ProgramLowering;
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{DType, Scalar};
 use crate::core::util::small_sort;
-use crate::exec::compile::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
-use crate::exec::compile::ir::{AccessBox, BufferOp, BufferValue, CopyBox, ElementwiseOp, OperandAccess};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
+use crate::partition::buffers::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
+use crate::partition::buffers::{AccessBox, BufferOp, BufferValue, CopyBox, ElementwiseOp, OperandAccess};
 use crate::partition::{DimLayout, Slot};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;

@@ -5,7 +5,10 @@
 //! 16-bit floats accumulate in float32, operands that a reduction cannot read as one affine map are
 //! copied to separate values, and nested programs are operations.
 
-use super::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
+pub(crate) mod index;
+pub(crate) mod lower;
+
+use self::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{DType, Scalar, Shape};
 use crate::core::util::small_sort;
@@ -148,10 +151,10 @@ pub(crate) struct ShardBox {
     pub(crate) hi: LoopVec,
 }
 
-/// A reduction or a contraction (matmul).
+/// The loops of a reduction or a contraction, with the operands.
 #[derive(Clone, Debug)]
-pub(crate) struct ReductionOp<'p> {
-    /// The value that it computes.
+pub(crate) struct ReductionLoops {
+    /// The value that is computed.
     pub(crate) out: Slot,
     /// The element type of the accumulator.
     pub(crate) dtype: DType,
@@ -163,13 +166,22 @@ pub(crate) struct ReductionOp<'p> {
     pub(crate) ext: LoopVec,
     /// The operands; each is one affine map or, unless this is a contraction, one constant.
     pub(crate) reads: Vec<OperandAccess>,
-    /// The reducer, and the code whose values it reduces; `None` for a contraction.
-    pub(crate) code: Option<(Reducer, Cow<'p, ScalarCode>)>,
     /// For each partial of the result, the shard boxes that are reduced to it, in order.
     pub(crate) partials: Vec<Vec<ShardBox>>,
 }
 
-impl ReductionOp<'_> {
+/// A reduction of elementwise code.
+#[derive(Clone, Debug)]
+pub(crate) struct ReductionOp<'p> {
+    /// The loops and operands.
+    pub(crate) loops: ReductionLoops,
+    /// The reducer.
+    pub(crate) reducer: Reducer,
+    /// The code whose values are reduced.
+    pub(crate) code: Cow<'p, ScalarCode>,
+}
+
+impl ReductionLoops {
     /// Permutes the loops of the result: loop `l` becomes loop `to[l]`.
     /// The terms and the order of addition do not change.
     pub(crate) fn permute_result_loops(&mut self, to: &[u8; MAX_LOOPS]) {
@@ -193,10 +205,6 @@ impl ReductionOp<'_> {
             turn(&mut b.lo);
             turn(&mut b.hi);
         }
-    }
-    /// Returns the reducer; contractions add.
-    pub(crate) fn reducer(&self) -> Reducer {
-        self.code.as_ref().map_or(Reducer::Add, |c| c.0)
     }
 }
 
@@ -369,8 +377,10 @@ pub(crate) struct BranchOp<'p> {
 pub(crate) enum BufferOp<'p> {
     /// An elementwise operation.
     Elementwise(ElementwiseOp<'p>),
-    /// A reduction or a contraction.
+    /// A reduction of elementwise code.
     Reduction(ReductionOp<'p>),
+    /// A contraction (matmul): the sum of operand 0 times operand 1.
+    Contraction(ReductionLoops),
     /// A call of a row kernel.
     RowKernel(RowKernelOp),
     /// A gather or a scatter at run-time indices.
@@ -405,10 +415,27 @@ impl<'p> BufferOp<'p> {
             BufferOp::Branch(b) => b.arms.iter().collect(),
             BufferOp::Elementwise(_)
             | BufferOp::Reduction(_)
+            | BufferOp::Contraction(_)
             | BufferOp::RowKernel(_)
             | BufferOp::GatherScatter(_)
             | BufferOp::Pack { .. }
             | BufferOp::Print { .. } => Vec::new(),
+        }
+    }
+    /// Returns the loops and the reducer of a reduction or a contraction, `None` for others.
+    pub(crate) fn reduction_loops(&self) -> Option<(&ReductionLoops, Reducer)> {
+        match self {
+            BufferOp::Reduction(f) => Some((&f.loops, f.reducer)),
+            BufferOp::Contraction(loops) => Some((loops, Reducer::Add)),
+            _ => None,
+        }
+    }
+    /// Returns the loops of a reduction or a contraction for changes, `None` for others.
+    pub(crate) fn reduction_loops_mut(&mut self) -> Option<&mut ReductionLoops> {
+        match self {
+            BufferOp::Reduction(f) => Some(&mut f.loops),
+            BufferOp::Contraction(loops) => Some(loops),
+            _ => None,
         }
     }
     /// Returns the slots that it reads, each once.
@@ -428,7 +455,9 @@ impl<'p> BufferOp<'p> {
         };
         match self {
             BufferOp::Elementwise(m) => reads(&mut v, &m.reads),
-            BufferOp::Reduction(f) => reads(&mut v, &f.reads),
+            BufferOp::Reduction(ReductionOp { loops, .. }) | BufferOp::Contraction(loops) => {
+                reads(&mut v, &loops.reads);
+            }
             BufferOp::RowKernel(l) => reads(&mut v, &l.reads),
             BufferOp::GatherScatter(s) => reads(&mut v, &s.reads),
             BufferOp::Pack { parts, .. } => {
@@ -449,9 +478,14 @@ impl<'p> BufferOp<'p> {
             }
             BufferOp::Print { values, .. } => v.extend(values.iter().map(|v| v.0)),
         }
-        if v.len() > 1
-            && !matches!(self, BufferOp::Elementwise(_) | BufferOp::Reduction(_) | BufferOp::GatherScatter(_))
-        {
+        let are_distinct = matches!(
+            self,
+            BufferOp::Elementwise(_)
+                | BufferOp::Reduction(_)
+                | BufferOp::Contraction(_)
+                | BufferOp::GatherScatter(_)
+        );
+        if v.len() > 1 && !are_distinct {
             small_sort::sort(&mut v);
             v.dedup();
         }
@@ -461,7 +495,8 @@ impl<'p> BufferOp<'p> {
     pub(crate) fn results(&self) -> SmallVec<[Slot; 2]> {
         match self {
             BufferOp::Elementwise(ElementwiseOp { out, .. })
-            | BufferOp::Reduction(ReductionOp { out, .. })
+            | BufferOp::Reduction(ReductionOp { loops: ReductionLoops { out, .. }, .. })
+            | BufferOp::Contraction(ReductionLoops { out, .. })
             | BufferOp::GatherScatter(GatherScatterOp { out, .. })
             | BufferOp::Pack { out, .. } => SmallVec::from_slice(&[*out]),
             BufferOp::RowKernel(l) => l.outs.iter().map(|o| o.out).collect(),

@@ -6,12 +6,12 @@
 //! pass over memory.
 
 use crate::core::types::{Scalar, Shape};
-use crate::exec::compile::index::{MAX_LOOPS, extents};
-use crate::exec::compile::ir::{
-    AccessBox, BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount,
-};
 use crate::ir::program::loop_nest::{ScalarArg, ScalarOp, Source};
 use crate::partition::Slot;
+use crate::partition::buffers::index::{MAX_LOOPS, extents};
+use crate::partition::buffers::{
+    AccessBox, BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount,
+};
 use smallvec::smallvec;
 
 /// Transposes each matmul whose only consumer reads its result transposed.
@@ -21,9 +21,7 @@ use smallvec::smallvec;
 pub(crate) fn transpose_matmuls(flow: &mut BufferProgram<'_>, strides: &StrideFn<'_>) {
     let mut made = vec![None; flow.values.len()];
     for (k, item) in flow.ops.iter().enumerate() {
-        if let BufferOp::Reduction(f) = item
-            && f.code.is_none()
-        {
+        if let BufferOp::Contraction(f) = item {
             made[f.out] = Some(k);
         }
     }
@@ -39,7 +37,7 @@ pub(crate) fn transpose_matmuls(flow: &mut BufferProgram<'_>, strides: &StrideFn
             } else {
                 add_transposed_value(flow, s, &to, m.num_loops, strides)
             };
-            if let BufferOp::Reduction(f) = &mut flow.ops[maker] {
+            if let BufferOp::Contraction(f) = &mut flow.ops[maker] {
                 f.permute_result_loops(&to);
                 f.out = target;
             }

@@ -1,4 +1,4 @@
-//! Passes 2 and 3: fuses operations, and decides which values are in memory.
+//! Fuses operations, and decides which values are in memory.
 //!
 //! Operations are visited in order. An elementwise operation joins a group whose value it reads
 //! element by element (at the same index, up to a constant shift), if its other operands are
@@ -7,11 +7,16 @@
 //! is the length of the longest chain of dependencies that leads to it, so groups of one level are
 //! independent.
 
-use super::index::{LoopVec, MAX_LOOPS};
-use super::ir::{AccessBox, BufferOp, BufferProgram, ElementwiseOp, ReductionOp, UseCount};
+pub(crate) mod policy;
+
+use self::policy::{MAX_ABSORBED_MEMBERS, MAX_ACCESS_BOXES, MAX_MEMBERS};
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::Source;
 use crate::partition::Slot;
+use crate::partition::buffers::index::{LoopVec, MAX_LOOPS};
+use crate::partition::buffers::{
+    AccessBox, BufferOp, BufferProgram, ElementwiseOp, ReductionLoops, ReductionOp, UseCount,
+};
 use smallvec::SmallVec;
 
 /// The operation that a fusion group is built around.
@@ -83,10 +88,6 @@ pub(crate) struct FusionPlan<'f, 'p> {
     pub(crate) materialized: Vec<bool>,
 }
 
-/// The maximum number of elementwise operations of a group.
-const MAX_MEMBERS: usize = 40;
-/// The maximum number of access boxes of a group.
-const MAX_ACCESS_BOXES: usize = 96;
 /// The identity permutation of the loops.
 const IDENTITY_LOOPS: [u8; MAX_LOOPS] = {
     let (mut s, mut d) = ([0; MAX_LOOPS], 0);
@@ -130,11 +131,18 @@ impl FusionPlan<'_, '_> {
             _ => unreachable!("members are elementwise operations"),
         }
     }
-    /// Returns reduction or contraction `k`.
+    /// Returns reduction `k`.
     pub(crate) fn reduction_op(&self, k: usize) -> &ReductionOp<'_> {
         match &self.program.ops[k] {
             BufferOp::Reduction(f) => f,
             _ => unreachable!("the root is a reduction"),
+        }
+    }
+    /// Returns the loops of reduction or contraction `k`.
+    pub(crate) fn reduction_loops(&self, k: usize) -> &ReductionLoops {
+        match self.program.ops[k].reduction_loops() {
+            Some((loops, _)) => loops,
+            None => unreachable!("the root is a reduction or a contraction"),
         }
     }
     /// Returns the operations of a group.
@@ -151,7 +159,7 @@ impl FusionPlan<'_, '_> {
     /// It is `None` for other groups.
     pub(crate) fn reduction_element_bytes(&self, group: usize) -> Option<i64> {
         let FusionRoot::Reduction(k) = self.groups[group].root else { return None };
-        Some(self.reduction_op(k).dtype.size() as i64)
+        Some(self.reduction_loops(k).dtype.size() as i64)
     }
     /// Returns the level after which a value is available; 0 for inputs.
     pub(crate) fn value_level(&self, s: Slot) -> u32 {
@@ -186,7 +194,7 @@ impl FusionPlan<'_, '_> {
                 self.defs[m.out] = Some(ValueDef { group: g, op: k, shift, rank: Some(m.num_loops) });
                 g
             }
-            BufferOp::Reduction(f) if f.code.is_none() => {
+            BufferOp::Contraction(f) => {
                 let level = self.next_level(self.program.ops[k].sources());
                 let g = self.add_group(FusionRoot::Matmul(k), level);
                 let rank = (f.partials.len() == 1).then_some(f.rank);
@@ -194,8 +202,9 @@ impl FusionPlan<'_, '_> {
                 g
             }
             BufferOp::Reduction(f) => {
-                let g = self.absorb_producers(k, f);
-                self.defs[f.out] = Some(ValueDef { group: g, op: k, shift: [0; MAX_LOOPS], rank: None });
+                let g = self.absorb_producers(k, &f.loops);
+                self.defs[f.loops.out] =
+                    Some(ValueDef { group: g, op: k, shift: [0; MAX_LOOPS], rank: None });
                 g
             }
             item => {
@@ -339,7 +348,7 @@ impl FusionPlan<'_, '_> {
     }
     /// Adds the group of a reduction, with the elementwise groups that only it reads.
     /// Each of these must be read by one permutation of all its loops.
-    fn absorb_producers(&mut self, k: usize, f: &ReductionOp<'_>) -> usize {
+    fn absorb_producers(&mut self, k: usize, f: &ReductionLoops) -> usize {
         let mut taken: SmallVec<[(usize, [u8; MAX_LOOPS]); 2]> = SmallVec::new();
         let mut level = 1;
         for s in self.program.ops[k].sources() {
@@ -362,10 +371,12 @@ impl FusionPlan<'_, '_> {
         g
     }
     /// Returns the group that computes `s`, and the permutation, if reduction `f` can absorb it.
-    fn absorbable_producer(&self, f: &ReductionOp<'_>, s: Slot) -> Option<(usize, [u8; MAX_LOOPS])> {
+    fn absorbable_producer(&self, f: &ReductionLoops, s: Slot) -> Option<(usize, [u8; MAX_LOOPS])> {
         let d = self.defs[s]?;
         let g = &self.groups[d.group];
-        if g.root != FusionRoot::Elementwise || g.members.len() > 12 || self.program.uses[s] != UseCount::ONCE
+        if g.root != FusionRoot::Elementwise
+            || g.members.len() > MAX_ABSORBED_MEMBERS
+            || self.program.uses[s] != UseCount::ONCE
         {
             return None;
         }
@@ -404,8 +415,8 @@ impl FusionPlan<'_, '_> {
                         }
                     }
                 }
-                BufferOp::Reduction(f) => {
-                    let g = self.defs[f.out].map(|d| d.group);
+                BufferOp::Reduction(_) | BufferOp::Contraction(_) => {
+                    let g = item.results().first().and_then(|s| self.defs[*s]).map(|d| d.group);
                     for s in item.sources() {
                         let root = flow.alias_root(s);
                         if root != s || self.defs[s].map(|d| d.group) != g {
@@ -425,7 +436,7 @@ impl FusionPlan<'_, '_> {
         }
         for k in 0..self.groups.len() {
             if let FusionRoot::Reduction(item) = self.groups[k].root {
-                let out = self.reduction_op(item).out;
+                let out = self.reduction_loops(item).out;
                 self.materialized[out] = true;
             }
         }

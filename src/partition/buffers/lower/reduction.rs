@@ -3,9 +3,9 @@
 use super::ProgramLowering;
 use crate::core::diagnostic::Result;
 use crate::core::types::{DType, Scalar};
-use crate::exec::compile::index::{MAX_LOOPS, check_num_loops, extents};
-use crate::exec::compile::ir::{AccessBox, BufferOp, OperandAccess, ReductionOp, ShardBox};
 use crate::ir::program::loop_nest::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
+use crate::partition::buffers::index::{MAX_LOOPS, check_num_loops, extents};
+use crate::partition::buffers::{AccessBox, BufferOp, OperandAccess, ReductionLoops, ReductionOp, ShardBox};
 use crate::partition::{DimLayout, Slot};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -103,16 +103,12 @@ impl<'p> ProgramLowering<'p, '_> {
             target = self.add_value(dtype, shape, partial_layout)?;
             self.widened.push((out, target));
         }
-        self.push(BufferOp::Reduction(ReductionOp {
-            out: target,
-            dtype,
-            num_loops: n,
-            rank: s.rank,
-            ext,
-            reads,
-            code,
-            partials: copies,
-        }));
+        let loops =
+            ReductionLoops { out: target, dtype, num_loops: n, rank: s.rank, ext, reads, partials: copies };
+        self.push(match code {
+            Some((reducer, code)) => BufferOp::Reduction(ReductionOp { loops, reducer, code }),
+            None => BufferOp::Contraction(loops),
+        });
         if target != out {
             self.convert(target, out);
         }
@@ -153,10 +149,11 @@ impl<'p> ProgramLowering<'p, '_> {
         let (maker, combine) = (self.producers[src], one_element_reducer(combine, s.dtype));
         if self.num_readers[src] == 1
             && maker != u32::MAX
-            && let BufferOp::Reduction(f) = &mut self.program.ops[maker as usize]
+            && let Some((f, reducer)) = self.program.ops[maker as usize].reduction_loops()
             && f.out == src
-            && f.reducer() == combine
+            && reducer == combine
             && f.partials.len() == s.num_partials
+            && let Some(f) = self.program.ops[maker as usize].reduction_loops_mut()
         {
             let mut old: Vec<Vec<ShardBox>> = std::mem::take(&mut f.partials);
             f.partials =
@@ -206,17 +203,9 @@ impl<'p> ProgramLowering<'p, '_> {
                 (o.shape[usize::from(o.num_partials > 1)..].into(), o.partial_layout.clone());
             target = self.add_value(dtype, shape, partial_layout)?;
         }
-        let code = Some((combine, Cow::Owned(code)));
-        self.push(BufferOp::Reduction(ReductionOp {
-            out: target,
-            dtype,
-            num_loops: n,
-            rank,
-            ext,
-            reads,
-            code,
-            partials: copies,
-        }));
+        let loops = ReductionLoops { out: target, dtype, num_loops: n, rank, ext, reads, partials: copies };
+        let code = Cow::Owned(code);
+        self.push(BufferOp::Reduction(ReductionOp { loops, reducer: combine, code }));
         if target != out {
             self.convert(target, out);
         }

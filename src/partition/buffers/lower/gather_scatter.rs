@@ -3,15 +3,15 @@
 use super::ProgramLowering;
 use crate::core::diagnostic::Result;
 use crate::core::types::DType;
-use crate::exec::compile::index::{MAX_LOOPS, check_num_loops, extents};
-#[cfg(not(target_family = "wasm"))]
-use crate::exec::compile::ir::ElementwiseOp;
-use crate::exec::compile::ir::{
-    AccessBox, BufferOp, GatherScatterOp, GatherScatterPartial, OperandAccess, ShardBox,
-};
 use crate::ir::program::loop_nest::{DynamicIndex, LoopNest, Reducer, Source};
 #[cfg(not(target_family = "wasm"))]
 use crate::ir::program::loop_nest::{ScalarArg, ScalarInst, ScalarOp};
+#[cfg(not(target_family = "wasm"))]
+use crate::partition::buffers::ElementwiseOp;
+use crate::partition::buffers::index::{MAX_LOOPS, check_num_loops, extents};
+use crate::partition::buffers::{
+    AccessBox, BufferOp, GatherScatterOp, GatherScatterPartial, OperandAccess, ShardBox,
+};
 use crate::partition::{DimLayout, Slot};
 
 impl ProgramLowering<'_, '_> {
