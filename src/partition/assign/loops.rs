@@ -26,7 +26,7 @@ use crate::partition::draft::{self, Draft, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, StoredValue};
 use crate::partition::work;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The cost of one extra step, in bytes.
 ///
@@ -191,17 +191,22 @@ impl<'a> Iteration<'a> {
     fn shared_requests(&self) -> Vec<Vec<SharedRequest<'a>>> {
         let mut needs: Vec<Vec<SharedRequest<'a>>> = (0..self.d.slots.len()).map(|_| Vec::new()).collect();
         // for each access, the request that it shares; `None` if it needs no fetch
-        let mut known: HashMap<Box<[i64]>, Option<usize>> = HashMap::new();
+        let mut known: cache::KeyMap<Option<usize>> = cache::KeyMap::default();
         let mut key = Vec::new();
         for (k, loop_nest) in nests(self.candidates).filter(|(k, s)| self.has_layout(*k, s)) {
             for (read, r) in loop_nest.accesses.iter().enumerate() {
                 for src in r.sources() {
                     let reader = self.consumer(src, loop_nest, (k, read));
-                    key.clear();
-                    key.push(src as i64);
-                    cache::write_consumer(&mut key, src, &reader);
-                    match known.get(&key[..]) {
-                        Some(Some(need)) => needs[src][*need].consumers.push(k),
+                    // most values are read once, and share nothing
+                    let shared = self.reads.count(src) > 1;
+                    let seen = shared.then(|| {
+                        key.clear();
+                        key.push(src as i64);
+                        cache::write_consumer(&mut key, src, &reader);
+                        known.get(&key[..]).copied()
+                    });
+                    match seen.flatten() {
+                        Some(Some(need)) => needs[src][need].consumers.push(k),
                         Some(None) => {}
                         None => {
                             let request = self.d.needs_fetch(src, reader).then(|| {
@@ -210,7 +215,9 @@ impl<'a> Iteration<'a> {
                                 needs[src].push(SharedRequest { example, nest, node, consumers: vec![k] });
                                 needs[src].len() - 1
                             });
-                            known.insert(key.as_slice().into(), request);
+                            if shared {
+                                known.insert(key.as_slice().into(), request);
+                            }
                         }
                     }
                 }

@@ -24,6 +24,8 @@ pub(super) const MAX_NEAR_READS: usize = 256;
 pub(super) struct ReadNeighbours {
     /// The reads of each value that has many. If there are few, all are near each other.
     slots: HashMap<Slot, SlotReads>,
+    /// The number of reads of each value.
+    counts: Vec<usize>,
     /// The accesses of many values.
     pub(super) projections: Projections,
 }
@@ -65,7 +67,11 @@ impl ReadNeighbours {
             };
             slots = reads.iter().map(of).collect();
         }
-        ReadNeighbours { slots, projections }
+        ReadNeighbours { slots, counts, projections }
+    }
+    /// Returns how often the candidates read a value.
+    pub(super) fn count(&self, src: Slot) -> usize {
+        self.counts[src]
     }
     /// Returns the node of a read, 0 if the value has few reads.
     pub(super) fn node(&self, src: Slot, read: (usize, usize)) -> usize {

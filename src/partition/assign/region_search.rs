@@ -20,7 +20,9 @@ use crate::core::mesh::AxisType;
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, from_axes, num_shards, overlap};
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{Compute, Source};
-use crate::partition::cost::cache::{CostCache, write_layouts, write_piece, write_sizes, write_sub_axes};
+use crate::partition::cost::cache::{
+    CostCache, KeyMap, write_layouts, write_piece, write_sizes, write_sub_axes,
+};
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
@@ -49,7 +51,7 @@ pub(crate) fn place_regions(d: &mut Draft) -> BTreeMap<Slot, Vec<DimLayout>> {
     let known: HashSet<&[Slot]> = together.iter().map(|r| &r.members[..]).collect();
     let mut apart = graph.regions(d, false);
     apart.retain(|r| !known.contains(&r.members[..]));
-    let mut known = RegionSearchCache { found: HashMap::new(), search_costs: CostCache::for_search() };
+    let mut known = RegionSearchCache { found: KeyMap::default(), search_costs: CostCache::for_search() };
     // returns whether any region moved
     let mut pass = |regions: &[PlacementRegion]| {
         let mut changed = false;
@@ -96,7 +98,7 @@ type LoopSplit = Vec<Vec<SubAxis>>;
 
 /// A cache of search results by key, and of the approximate costs used in the search.
 struct RegionSearchCache {
-    found: HashMap<Vec<i64>, Option<MemberLayouts>>,
+    found: KeyMap<Option<MemberLayouts>>,
     search_costs: CostCache,
 }
 
@@ -194,7 +196,7 @@ impl PlacementRegion {
     ) -> Option<MemberLayouts> {
         let mut around = self.region_draft(d, graph);
         let key = around.cache_key();
-        if let Some(found) = known.found.get(&key) {
+        if let Some(found) = known.found.get(&key[..]) {
             return found.clone();
         }
         std::mem::swap(&mut around.draft.costs, &mut known.search_costs);
@@ -209,7 +211,7 @@ impl PlacementRegion {
             is_strictly_less(after.bytes, before.bytes) && is_strictly_less(after.total, before.total)
         });
         std::mem::swap(&mut around.draft.costs, &mut d.costs);
-        known.found.insert(key, found.clone());
+        known.found.insert(key.into(), found.clone());
         found
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct CostCache {
 
 /// A cache table.
 /// Keys are lists of integers that determine the value.
-type KeyMap<T> = HashMap<Box<[i64]>, T, BuildHasherDefault<FastHasher>>;
+pub(in crate::partition) type KeyMap<T> = HashMap<Box<[i64]>, T, BuildHasherDefault<FastHasher>>;
 
 impl Default for CostCache {
     fn default() -> CostCache {
