@@ -8,7 +8,7 @@ use crate::core::diagnostic::Fault;
 use crate::core::types::{Element, Shape};
 use crate::kernels;
 use crate::kernels::buffer::{self, Buffer, huge_pages, try_vec_with_capacity};
-use ndarray::{ArrayView, ArrayViewMut, Dimension, Zip};
+use ndarray::{ArrayView, ArrayViewD, ArrayViewMut, Dimension, Zip};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -80,23 +80,44 @@ pub(crate) fn all_pairs<T: Element, D: Dimension>(
 /// Copies an array of any strides into row-major order. Returns an error if the system has no
 /// memory.
 pub(crate) fn to_contiguous<T: Element, D: Dimension>(x: ArrayView<'_, T, D>) -> Result<ArrayData, Fault> {
-    let bytes = x.len() * size_of::<T>();
-    let mut buffer = Buffer::allocate(bytes)?;
-    // SAFETY: the buffer is aligned for every element type, has `bytes` bytes, and is not shared
-    // yet.
-    let room: &mut [MaybeUninit<T>] =
-        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), x.len()) };
+    let mut buffer = Buffer::allocate(x.len() * size_of::<T>())?;
     let shape = x.shape().into();
+    let x = x.into_dyn();
+    // The copy is compiled for each size of elements instead of each element type.
+    macro_rules! copy_as {
+        ($bits:ty) => {
+            // SAFETY: the view's elements have the size of `$bits`, at least its alignment, and
+            // initialized bytes; they stay borrowed.
+            copy_strided(unsafe { x.raw_view().cast::<$bits>().deref_into_view() }, &mut buffer)
+        };
+    }
+    match size_of::<T>() {
+        1 => copy_as!(u8),
+        2 => copy_as!(u16),
+        4 => copy_as!(u32),
+        8 => copy_as!([u32; 2]),
+        _ => copy_as!([u64; 2]),
+    }
+    Ok(ArrayData::new(T::DTYPE, shape, 1, Arc::new(buffer)))
+}
+
+/// Copies an array of any strides to a buffer of its size, in row-major order.
+fn copy_strided<B: Copy + Send + Sync>(x: ArrayViewD<'_, B>, buffer: &mut Buffer) {
+    let bytes = x.len() * size_of::<B>();
+    assert_eq!(bytes, buffer.len());
+    // SAFETY: the buffer is aligned for every element type, has `bytes` bytes, and is borrowed
+    // mutably.
+    let room: &mut [MaybeUninit<B>] =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), x.len()) };
     let to = ArrayViewMut::from_shape(x.raw_dim(), room).expect("as many elements as the shape has");
     let both = Zip::from(to).and(x);
-    let write = |to: &mut MaybeUninit<T>, from: &T| {
+    let write = |to: &mut MaybeUninit<B>, from: &B| {
         to.write(*from);
     };
     match bytes {
         ..MIN_PARALLEL_BYTES => both.for_each(write),
         MIN_PARALLEL_BYTES.. => both.par_for_each(write),
     }
-    Ok(ArrayData::new(T::DTYPE, shape, 1, Arc::new(buffer)))
 }
 
 /// Reverses the bytes of each element, which has `element` bytes.
