@@ -9,13 +9,11 @@ mod tiles;
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::codegen::tile_program::{
-    Instruction, REGISTER_BYTES, TileProgram, TileSegment, TileStep,
-};
+use crate::exec::compile::codegen::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileStep};
 use crate::exec::compile::codegen::values::{MemAccess, POSITION_SLOT};
 use crate::ir::program::loop_nest::Reducer;
 use crate::kernels;
-use crate::kernels::{FoldInput, SliceKernel};
+use crate::kernels::SliceKernel;
 use std::ops::Range;
 
 /// A reduction of each row to one element.
@@ -35,45 +33,6 @@ pub(crate) struct RowReduction {
     pub(crate) out_stride: i64,
     /// The size of a result, in bytes.
     pub(crate) result_bytes: usize,
-}
-
-impl RowReduction {
-    /// Returns an instruction that computes and reduces the last value in one loop, if it exists.
-    ///
-    /// It replaces the last instruction of `code`, or reads the value from memory. The flag is true
-    /// if the instruction takes rows of any length.
-    fn fuse_last_instruction(
-        &self,
-        s: &TileSegment,
-        regs: u16,
-        places: &[MemOperand],
-        code: &mut Vec<TileStep>,
-    ) -> (Option<Instruction>, bool) {
-        let of = |what: FoldInput| kernels::fold_row(what, self.reducer.0, self.reducer.1);
-        // in memory, with one element per index
-        let there = |x: u16| {
-            let place = usize::from(x).checked_sub(usize::from(regs)).and_then(|x| places.get(x));
-            place.is_some_and(|x| x.element_stride == i64::from(x.element_bytes))
-        };
-        let (one, reads) = match (s.fusible_reduction.and_then(of), code.last()) {
-            (Some(f), Some(TileStep::Instr(i))) => {
-                let one = Instruction { kernel: f, ..*i };
-                code.pop();
-                (
-                    one,
-                    there(one.srcs[0])
-                        && (s.fusible_reduction != Some(FoldInput::Products) || there(one.srcs[1])),
-                )
-            }
-            _ => {
-                let (Some(f), true) = (of(FoldInput::Elements), there(s.result)) else {
-                    return (None, false);
-                };
-                (Instruction { kernel: f, dst: s.result, srcs: [s.result; 3], consts: [0.0; 4] }, true)
-            }
-        };
-        (Some(one), reads && code.is_empty() && self.unit_elements == kernels::UNIT_ELEMENTS as i64)
-    }
 }
 
 /// A memory operand of a row program.
@@ -155,6 +114,17 @@ const MAX_BLOCK_ROWS: i64 = 8;
 /// The minimum size of a value that is prefetched, in bytes.
 const MIN_PREFETCH_BYTES: i64 = 1 << 20;
 
+/// Returns the number of elements of a row, and the number of indices of the outermost dimension
+/// from one row to the next. Rows are the outer dimension, or equal runs of the only one.
+fn row_shape(t: &TileProgram, rows: i64, is_reduction: bool) -> Option<(i64, i64)> {
+    match t.rank {
+        1 if !is_reduction && t.ext[0] % rows == 0 => Some((t.ext[0] / rows, t.ext[0] / rows)),
+        1 if rows == 1 => Some((t.ext[0], 0)),
+        2 if t.ext[0] == rows => Some((t.ext[1], 1)),
+        _ => None,
+    }
+}
+
 impl RowProgram {
     /// Adds a stage over `rows` rows; returns false if its program is not one segment of full rows.
     /// `strip` says which slots are scratch buffers.
@@ -167,15 +137,9 @@ impl RowProgram {
     ) -> bool {
         let [b] = &t.boxes[..] else { return false };
         let [s] = &b.segments[..] else { return false };
-        let (last, ext) = (t.rank - 1, t.ext);
-        // rows are the outer dimension, or equal runs of the only one
-        let (n, each) = match last {
-            0 if fold.is_none() && ext[0] % rows == 0 => (ext[0] / rows, ext[0] / rows),
-            0 if rows == 1 => (ext[0], 0),
-            1 if ext[0] == rows => (ext[1], 1),
-            _ => return false,
-        };
-        let is_full = s.lo == 0 && s.hi == ext[last] && (last == 0 || b.lo[0] == 0 && b.hi[0] == rows);
+        let last = t.rank - 1;
+        let Some((n, each)) = row_shape(t, rows, fold.is_some()) else { return false };
+        let is_full = s.lo == 0 && s.hi == t.ext[last] && (last == 0 || b.lo[0] == 0 && b.hi[0] == rows);
         // (registers have 16-bit numbers)
         let registers =
             self.row_stages.iter().map(|p| p.registers.len()).sum::<usize>() + usize::from(t.num_registers);
@@ -312,6 +276,35 @@ impl RowProgram {
     pub(crate) fn rows_per_block(&self) -> i64 {
         self.block_rows
     }
+    /// Sets the addresses of operands to those of row `a`, and computes constant registers.
+    #[inline]
+    fn fill_tables(
+        &self,
+        a: i64,
+        base: &[*mut u8],
+        registers: &[*mut u8],
+        now: &mut [*mut u8],
+        begins: &mut [*mut u8],
+    ) {
+        for p in &self.row_stages {
+            let own = p.registers.len();
+            for (to, r) in now[p.table_start..].iter_mut().zip(&p.registers) {
+                *to = registers[*r as usize];
+            }
+            for (to, x) in begins[p.table_start + own..].iter_mut().zip(&p.mems) {
+                let from = if x.slot == POSITION_SLOT { std::ptr::null_mut() } else { base[x.slot as usize] };
+                let first = if x.in_scratch { 0 } else { a };
+                *to = from.wrapping_offset((x.offset + first * x.row_stride) as isize);
+            }
+            let places = p.table_start + own..p.table_start + own + p.mems.len();
+            now[places.clone()].copy_from_slice(&begins[places]);
+            let n = p.tile_elements.min(if p.one_element_rows { self.block_rows } else { p.row_len });
+            for i in &p.constant_code {
+                // SAFETY: a register has space for a tile.
+                unsafe { interpreter::execute_instr(i, &now[p.table_start..], n) }
+            }
+        }
+    }
     /// Runs the stages on rows `a..b`.
     ///
     /// # Safety
@@ -325,29 +318,7 @@ impl RowProgram {
         s.reserve(self.num_registers, self.num_registers + self.num_operands);
         let sums = s.accumulator(0);
         let (registers, now, begins) = s.operand_tables(self.num_operands);
-        for p in &self.row_stages {
-            let own = p.registers.len();
-            for (to, r) in now[p.table_start..].iter_mut().zip(&p.registers) {
-                *to = registers[*r as usize];
-            }
-            for (to, x) in begins[p.table_start + own..].iter_mut().zip(&p.mems) {
-                let from = if x.slot == POSITION_SLOT { std::ptr::null_mut() } else { base[x.slot as usize] };
-                let first = if x.in_scratch { 0 } else { a };
-                *to = from.wrapping_offset((x.offset + first * x.row_stride) as isize);
-            }
-            let places = p.table_start + own..p.table_start + own + p.mems.len();
-            now[places.clone()].copy_from_slice(&begins[places]);
-            for i in &p.constant_code {
-                // SAFETY: a register has space for a tile.
-                unsafe {
-                    interpreter::execute_instr(
-                        i,
-                        &now[p.table_start..],
-                        p.tile_elements.min(if p.one_element_rows { self.block_rows } else { p.row_len }),
-                    )
-                }
-            }
-        }
+        self.fill_tables(a, base, registers, now, begins);
         // stages of one element per row are too short to prefetch anything
         let flat = |stage: &Range<usize>| self.row_stages[stage.start].one_element_rows;
         let askers = self.tile_groups.iter().filter(|s| !flat(s)).count();

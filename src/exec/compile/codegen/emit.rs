@@ -1,10 +1,11 @@
 //! Emits the instructions of a cell (see `segments`): assigns registers, and adds loads and stores.
 
+use super::cell::{CellCode, DeferredStore, NodePlan, NodeTarget};
 use super::interpreter;
-use super::peephole::find_pairs;
+use super::peephole::FusedPair;
 use super::tile_program::{Instruction, TileProgram, TileSegment, TileStep, WeightedSumInstr};
 use super::values::{ExprGraph, ExprNode, InstrOp, MemAccess, POSITION_SLOT, instr_ns_per_element};
-use super::weighted_sum::{WeightedTerms, find_weighted_sums};
+use super::weighted_sum::WeightedTerms;
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::DType;
 use crate::ir::program::loop_nest::ScalarOp;
@@ -54,9 +55,36 @@ struct Emitter {
     num_registers: u16,
     /// The approximate cost, in nanoseconds per element.
     ns_per_element: f64,
+    /// The size of the widest element, in bytes.
+    widest: usize,
+    /// The operand of each node.
+    operands: Vec<u16>,
+    /// For each row scalar that has not been repeated over a tile yet, the kernel that does so.
+    pending_splats: Vec<Option<SliceKernel>>,
 }
 
 impl Emitter {
+    /// Creates an emitter for a cell of `n` nodes.
+    fn new(n: usize) -> Emitter {
+        let segment = TileSegment {
+            lo: 0,
+            hi: 0,
+            row_code: Vec::new(),
+            tile_code: Vec::new(),
+            mems: Vec::new(),
+            result: 0,
+            fusible_reduction: None,
+        };
+        Emitter {
+            segment,
+            free: Vec::new(),
+            num_registers: 0,
+            ns_per_element: 0.0,
+            widest: 4,
+            operands: vec![u16::MAX; n],
+            pending_splats: vec![None; n],
+        }
+    }
     /// Appends an instruction.
     fn push_instr(&mut self, i: Instruction) {
         self.segment.tile_code.push(TileStep::Instr(i));
@@ -77,34 +105,18 @@ impl Emitter {
             self.num_registers - 1
         })
     }
+    /// Returns the operand of the access, or a free register if there is none.
+    fn target_operand(&mut self, m: Option<MemAccess>) -> u16 {
+        match m {
+            Some(m) => self.mem_operand(m),
+            None => self.alloc_register(),
+        }
+    }
     /// Appends a copy from operand `s` to operand `d`.
     fn push_copy(&mut self, d: u16, s: u16, dtype: DType, stream: bool) -> Result<()> {
         let f = select_kernel(InstrOp::Scalar(ScalarOp::Copy), dtype, dtype, stream)?;
         self.push_instr(Instruction { kernel: f, dst: d, srcs: [s; 3], consts: [0.0; 4] });
         self.ns_per_element += 0.02;
-        Ok(())
-    }
-    /// Appends a weighted sum; `at` has the operand of each node.
-    fn push_weighted_sum(
-        &mut self,
-        sum: &WeightedTerms,
-        d: u16,
-        dtype: DType,
-        at: &[u16],
-        stream: bool,
-    ) -> Result<()> {
-        let terms = &sum.terms;
-        let f = kernels::weighted_sum(dtype, terms.len(), stream)
-            .ok_or_else(|| missing_kernel("a sum", dtype, dtype))?;
-        let term = |t: usize| terms.get(t).copied().unwrap_or(terms[0]);
-        let (s, of) = (std::array::from_fn(|t| at[term(t).0 as usize]), std::array::from_fn(|t| term(t).1));
-        self.segment.tile_code.push(TileStep::WeightedSum(Box::new(WeightedSumInstr {
-            kernel: f,
-            dst: d,
-            srcs: s,
-            factors: TermFactors { factors: of, sum: sum.sum_factor },
-        })));
-        self.ns_per_element += instr_ns_per_element(InstrOp::Lin3, dtype, dtype) * terms.len() as f64 / 3.0;
         Ok(())
     }
     /// Appends an instruction that runs once per row, and returns its register.
@@ -115,25 +127,171 @@ impl Emitter {
         self.segment.row_code.push(Instruction { kernel: f, dst: d, srcs: [s.unwrap_or(d); 3], consts: k });
         d
     }
-}
-
-/// The operands that hold the values of a cell.
-struct ValueLocations {
-    /// The operand of each node.
-    operands: Vec<u16>,
-    /// For each row scalar that has not been repeated over a tile yet, the kernel that does so.
-    pending_splats: Vec<Option<SliceKernel>>,
-}
-
-impl ValueLocations {
     /// Returns the operand that has one element per index; a row scalar is repeated first.
-    fn full_operand(&mut self, i: u32, e: &mut Emitter) -> u16 {
+    fn full_operand(&mut self, i: u32) -> u16 {
         let i = i as usize;
         debug_assert_ne!(self.operands[i], u16::MAX, "node {i} is read, but another one absorbed it");
         if let Some(f) = self.pending_splats[i].take() {
-            self.operands[i] = e.push_row_instr(f, Some(self.operands[i]), [0.0; 4]);
+            self.operands[i] = self.push_row_instr(f, Some(self.operands[i]), [0.0; 4]);
         }
         self.operands[i]
+    }
+
+    /// Emits the instructions of a node.
+    fn emit_node(&mut self, cell: &CellCode<'_>, plan: &mut NodePlan, i: usize) -> Result<()> {
+        let (node, dtype) = cell.expr.nodes[i];
+        let size = dtype.size();
+        self.widest = self.widest.max(size);
+        let store = cell.roots.iter().find_map(|r| r.1.filter(|m| r.0 == i && !cell.is_late(m)));
+        let to = NodeTarget { store, direct: store.filter(|_| plan.uses[i] == 1) };
+        let missing_load = || missing_kernel("a load", dtype, dtype);
+        self.operands[i] = match node {
+            ExprNode::Const(b) => {
+                let k = [f64::from_bits(b as u64), f64::from_bits((b >> 64) as u64), 0.0, 0.0];
+                let f = kernels::fill(size).ok_or_else(missing_load)?;
+                match to.direct {
+                    Some(m) => {
+                        let d = self.mem_operand(m);
+                        self.push_instr(Instruction { kernel: f, dst: d, srcs: [d; 3], consts: k });
+                        d
+                    }
+                    None => self.push_row_instr(f, None, k),
+                }
+            }
+            ExprNode::Mem(m) if m.strides[cell.last] == i64::from(m.element_bytes) => self.mem_operand(m),
+            ExprNode::Mem(m) if m.strides[cell.last] == 0 => {
+                self.operands[i] = self.mem_operand(m);
+                self.pending_splats[i] = Some(kernels::splat(size).ok_or_else(missing_load)?);
+                // read it now if a deferred store may overwrite it
+                if cell.may_overwrite(&m) { self.full_operand(i as u32) } else { self.operands[i] }
+            }
+            ExprNode::Mem(m) => {
+                let (f, s) = (kernels::gather(size).ok_or_else(missing_load)?, self.mem_operand(m));
+                let d = self.target_operand(to.direct);
+                let step = (m.strides[cell.last] / i64::from(m.element_bytes)) as f64;
+                self.push_instr(Instruction {
+                    kernel: f,
+                    dst: d,
+                    srcs: [s; 3],
+                    consts: [step, 0.0, 0.0, 0.0],
+                });
+                self.ns_per_element += 0.5;
+                d
+            }
+            ExprNode::Position(m) => {
+                let s = self.mem_operand(MemAccess { slot: POSITION_SLOT, ..m });
+                let d = self.target_operand(to.direct);
+                self.push_instr(Instruction {
+                    kernel: interpreter::write_positions,
+                    dst: d,
+                    srcs: [s; 3],
+                    consts: [m.strides[cell.last] as f64, 0.0, 0.0, 0.0],
+                });
+                self.ns_per_element += 0.05;
+                d
+            }
+            ExprNode::Instr { .. } => self.emit_instr(cell, plan, i, to)?,
+        };
+        Ok(())
+    }
+    /// Emits the instruction of node `i`, and frees the registers of operands that it reads last.
+    fn emit_instr(
+        &mut self,
+        cell: &CellCode<'_>,
+        plan: &mut NodePlan,
+        i: usize,
+        to: NodeTarget,
+    ) -> Result<u16> {
+        if let ExprNode::Instr { from, .. } = cell.expr.nodes[i].0 {
+            self.widest = self.widest.max(from.size());
+        }
+        let d = self.target_operand(to.store);
+        let past = cell.stream && to.direct.is_some();
+        let read: SmallVec<[u32; MAX_TERMS]> = match (&plan.sums[i], plan.pairs[i]) {
+            (_, Some(p)) => {
+                self.push_pair(cell, i, &p, d, past)?;
+                p.args[..p.num_args as usize].into()
+            }
+            (Some(sum), None) => {
+                self.push_weighted_sum(sum, d, cell.expr.nodes[i].1, past)?;
+                sum.terms.iter().map(|t| t.0).collect()
+            }
+            (None, None) => self.push_operation(cell, i, d, past)?,
+        };
+        for a in read {
+            let a = a as usize;
+            plan.uses[a] -= 1;
+            let operand = self.operands[a];
+            let is_pinned = || self.segment.row_code.iter().any(|x| x.dst == operand);
+            if plan.uses[a] == 0 && operand & MEMORY_FLAG == 0 && !is_pinned() {
+                self.free.push(operand);
+            }
+        }
+        Ok(d)
+    }
+    /// Appends the fused pair of node `i`.
+    fn push_pair(&mut self, cell: &CellCode<'_>, i: usize, p: &FusedPair, d: u16, past: bool) -> Result<()> {
+        let (ExprNode::Instr { op, from, .. }, dtype) = cell.expr.nodes[i] else { return Ok(()) };
+        for (j, a) in p.args[..p.num_args as usize].iter().enumerate() {
+            if p.broadcast_mask >> j & 1 == 0 {
+                self.full_operand(*a);
+            }
+        }
+        // (if the operand has been repeated, its first element is read)
+        let f = kernels::broadcast_kernel(p.fun, p.broadcast_mask, dtype, past)
+            .ok_or_else(|| missing_kernel(p.fun, dtype, dtype))?;
+        let (srcs, [p0, p1, p2]) = (p.args.map(|a| self.operands[a as usize]), p.consts.map(f64::from_bits));
+        self.push_instr(Instruction { kernel: f, dst: d, srcs, consts: [p0, p1, p2, 0.0] });
+        if p.fun == BroadcastOp::ExpLin && cell.is_only_result(i) {
+            self.segment.fusible_reduction = Some(FoldInput::ExpLin);
+        }
+        self.ns_per_element +=
+            instr_ns_per_element(InstrOp::Lin2, dtype, dtype) + instr_ns_per_element(op, from, dtype);
+        Ok(())
+    }
+    /// Appends a weighted sum.
+    fn push_weighted_sum(&mut self, sum: &WeightedTerms, d: u16, dtype: DType, past: bool) -> Result<()> {
+        let terms = &sum.terms;
+        terms.iter().for_each(|t| _ = self.full_operand(t.0));
+        let f = kernels::weighted_sum(dtype, terms.len(), past)
+            .ok_or_else(|| missing_kernel("a sum", dtype, dtype))?;
+        let term = |t: usize| terms.get(t).copied().unwrap_or(terms[0]);
+        let srcs = std::array::from_fn(|t| self.operands[term(t).0 as usize]);
+        let factors = TermFactors { factors: std::array::from_fn(|t| term(t).1), sum: sum.sum_factor };
+        let instr = WeightedSumInstr { kernel: f, dst: d, srcs, factors };
+        self.segment.tile_code.push(TileStep::WeightedSum(Box::new(instr)));
+        self.ns_per_element += instr_ns_per_element(InstrOp::Lin3, dtype, dtype) * terms.len() as f64 / 3.0;
+        Ok(())
+    }
+    /// Appends the operation of node `i`, and returns the nodes that it reads.
+    fn push_operation(
+        &mut self,
+        cell: &CellCode<'_>,
+        i: usize,
+        d: u16,
+        past: bool,
+    ) -> Result<SmallVec<[u32; MAX_TERMS]>> {
+        let (ExprNode::Instr { op, from, n, args, k }, dtype) = cell.expr.nodes[i] else {
+            return Ok(SmallVec::new());
+        };
+        let (f, args, k) = match self.broadcast_kernel(op, dtype, args, n, k, past) {
+            Some(along) => along,
+            None => {
+                args[..n as usize].iter().for_each(|a| _ = self.full_operand(*a));
+                if cell.is_only_result(i) {
+                    self.segment.fusible_reduction = match op {
+                        InstrOp::Scalar(ScalarOp::Mul) => Some(FoldInput::Products),
+                        InstrOp::Scalar(ScalarOp::Exp) => Some(FoldInput::Exp),
+                        _ => None,
+                    };
+                }
+                (select_kernel(op, from, dtype, past)?, args, k)
+            }
+        };
+        let (srcs, [p, q, r]) = (args.map(|a| self.operands[a as usize]), k.map(f64::from_bits));
+        self.push_instr(Instruction { kernel: f, dst: d, srcs, consts: [p, q, r, 0.0] });
+        self.ns_per_element += instr_ns_per_element(op, from, dtype);
+        Ok(args[..n as usize].into())
     }
     /// Returns the kernel that reads row scalars without repeating them, with its operands and
     /// constants.
@@ -173,15 +331,61 @@ impl ValueLocations {
         let same = (1..n as usize).filter(|j| one(args[*j])).map(|j| 1u8 << j).sum();
         Some((kernels::broadcast_kernel(fun, same, dtype, past)?, args, k))
     }
-}
 
-/// A slot that shares memory with an operand, so that it is written after all reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DeferredStore {
-    /// The slot that is written.
-    pub(crate) slot: u32,
-    /// The slot that it overwrites, index by index; `None` if operand and result are in one slot.
-    pub(crate) overwrites: Option<u32>,
+    /// Stores the roots whose stores are not deferred.
+    fn store_roots(&mut self, cell: &CellCode<'_>) -> Result<()> {
+        for (r, m) in cell.roots {
+            match m {
+                None => self.segment.result = self.operands[*r],
+                Some(m) if cell.is_late(m) => {}
+                Some(m) => {
+                    let d = self.mem_operand(*m);
+                    if self.operands[*r] != d {
+                        self.push_copy(d, self.operands[*r], cell.expr.nodes[*r].1, cell.stream)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+    /// Stores the roots whose stores are deferred.
+    /// They are last, because tiles are aligned to the last access.
+    fn store_late_roots(&mut self, cell: &CellCode<'_>) -> Result<()> {
+        // if one deferred store may overwrite the operand of another, that operand is copied before
+        // the first of them
+        let mut stores: SmallVec<[(u16, usize, MemAccess); 2]> = SmallVec::new();
+        for (r, m) in cell.roots.iter().filter_map(|(r, m)| Some((*r, m.filter(|m| cell.is_late(m))?))) {
+            let own = |x: &MemAccess| {
+                x.slot == m.slot
+                    || cell.deferred.iter().any(|l| l.slot == m.slot && l.overwrites == Some(x.slot))
+            };
+            let mut s = self.operands[r];
+            if s & MEMORY_FLAG != 0 && !own(&self.segment.mems[usize::from(s & !MEMORY_FLAG)]) {
+                let d = self.alloc_register();
+                self.push_copy(d, s, cell.expr.nodes[r].1, false)?;
+                s = d;
+            }
+            stores.push((s, r, m));
+        }
+        for (s, r, m) in stores {
+            let d = self.mem_operand(m);
+            let dtype = cell.expr.nodes[r].1;
+            match s & MEMORY_FLAG != 0 {
+                _ if s == d => {}
+                true => {
+                    self.push_instr(Instruction {
+                        kernel: interpreter::copy_if_elsewhere,
+                        dst: d,
+                        srcs: [s; 3],
+                        consts: [dtype.size() as f64, 0.0, 0.0, 0.0],
+                    });
+                    self.ns_per_element += 0.02;
+                }
+                false => self.push_copy(d, s, dtype, false)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Emits instructions for these roots, each stored at its access or left in `result`.
@@ -194,219 +398,19 @@ pub(crate) fn emit(
     deferred: &[DeferredStore],
     stream: bool,
 ) -> Result<(TileSegment, f64, u16, i64)> {
-    let n = expr.nodes.len();
-    let mut uses = vec![0u32; n];
-    for r in roots {
-        uses[r.0] += 1;
-    }
-    for i in (0..n).rev() {
-        if let (ExprNode::Instr { n, args, .. }, true) = (&expr.nodes[i].0, uses[i] > 0) {
-            for a in &args[..*n as usize] {
-                uses[*a as usize] += 1;
-            }
-        }
-    }
-    let (sums, mut gone) = find_weighted_sums(expr, &uses);
-    let pairs = find_pairs(expr, &uses, last, &sums, &mut gone);
-    let mut e = Emitter {
-        segment: TileSegment {
-            lo: 0,
-            hi: 0,
-            row_code: Vec::new(),
-            tile_code: Vec::new(),
-            mems: Vec::new(),
-            result: 0,
-            fusible_reduction: None,
-        },
-        free: Vec::new(),
-        num_registers: 0,
-        ns_per_element: 0.0,
-    };
-    let mut found = ValueLocations { operands: vec![u16::MAX; n], pending_splats: vec![None; n] };
-    let mut widest = 4;
-    let is_late = |m: &MemAccess| deferred.iter().any(|l| l.slot == m.slot);
-    for i in 0..n {
-        if uses[i] == 0 || gone[i] {
-            continue;
-        }
-        let (node, dtype) = expr.nodes[i];
-        widest = widest.max(dtype.size());
-        let store = roots.iter().find_map(|r| r.1.filter(|m| r.0 == i && !is_late(m)));
-        let direct = store.filter(|_| uses[i] == 1);
-        let size = dtype.size();
-        let none = || missing_kernel("a load", dtype, dtype);
-        match node {
-            ExprNode::Const(b) => {
-                let k = [f64::from_bits(b as u64), f64::from_bits((b >> 64) as u64), 0.0, 0.0];
-                let f = kernels::fill(size).ok_or_else(none)?;
-                found.operands[i] = match direct {
-                    Some(m) => {
-                        let d = e.mem_operand(m);
-                        e.push_instr(Instruction { kernel: f, dst: d, srcs: [d; 3], consts: k });
-                        d
-                    }
-                    None => e.push_row_instr(f, None, k),
-                };
-            }
-            ExprNode::Mem(m) if m.strides[last] == i64::from(m.element_bytes) => {
-                found.operands[i] = e.mem_operand(m)
-            }
-            ExprNode::Mem(m) if m.strides[last] == 0 => {
-                found.operands[i] = e.mem_operand(m);
-                found.pending_splats[i] = Some(kernels::splat(size).ok_or_else(none)?);
-                // read it now if a deferred store may overwrite it
-                if deferred.iter().any(|l| l.slot == m.slot || l.overwrites == Some(m.slot)) {
-                    found.full_operand(i as u32, &mut e);
-                }
-            }
-            ExprNode::Mem(m) => {
-                let (f, s) = (kernels::gather(size).ok_or_else(none)?, e.mem_operand(m));
-                let d = match direct {
-                    Some(m) => e.mem_operand(m),
-                    None => e.alloc_register(),
-                };
-                let step = (m.strides[last] / i64::from(m.element_bytes)) as f64;
-                e.push_instr(Instruction { kernel: f, dst: d, srcs: [s; 3], consts: [step, 0.0, 0.0, 0.0] });
-                e.ns_per_element += 0.5;
-                found.operands[i] = d;
-            }
-            ExprNode::Position(m) => {
-                let s = e.mem_operand(MemAccess { slot: POSITION_SLOT, ..m });
-                let d = match direct {
-                    Some(m) => e.mem_operand(m),
-                    None => e.alloc_register(),
-                };
-                e.push_instr(Instruction {
-                    kernel: interpreter::write_positions,
-                    dst: d,
-                    srcs: [s; 3],
-                    consts: [m.strides[last] as f64, 0.0, 0.0, 0.0],
-                });
-                e.ns_per_element += 0.05;
-                found.operands[i] = d;
-            }
-            ExprNode::Instr { op: what, from, n, args, k } => {
-                widest = widest.max(from.size());
-                let d = match store {
-                    Some(m) => e.mem_operand(m),
-                    None => e.alloc_register(),
-                };
-                let past = stream && direct.is_some();
-                let read: SmallVec<[u32; MAX_TERMS]> = match (&sums[i], pairs[i]) {
-                    (_, Some(p)) => {
-                        for (_, a) in p.args[..p.num_args as usize]
-                            .iter()
-                            .enumerate()
-                            .filter(|(j, _)| p.broadcast_mask >> j & 1 == 0)
-                        {
-                            found.full_operand(*a, &mut e);
-                        }
-                        // (if the operand has been repeated, its first element is read)
-                        let f = kernels::broadcast_kernel(p.fun, p.broadcast_mask, dtype, past)
-                            .ok_or_else(|| missing_kernel(p.fun, dtype, dtype))?;
-                        let (s, [p0, p1, p2]) =
-                            (p.args.map(|a| found.operands[a as usize]), p.consts.map(f64::from_bits));
-                        e.push_instr(Instruction { kernel: f, dst: d, srcs: s, consts: [p0, p1, p2, 0.0] });
-                        if p.fun == BroadcastOp::ExpLin && roots == [(i, None)] {
-                            e.segment.fusible_reduction = Some(FoldInput::ExpLin);
-                        }
-                        e.ns_per_element += instr_ns_per_element(InstrOp::Lin2, dtype, dtype)
-                            + instr_ns_per_element(what, from, dtype);
-                        p.args[..p.num_args as usize].into()
-                    }
-                    (Some(sum), None) => {
-                        sum.terms.iter().for_each(|t| _ = found.full_operand(t.0, &mut e));
-                        e.push_weighted_sum(sum, d, dtype, &found.operands, past)?;
-                        sum.terms.iter().map(|t| t.0).collect()
-                    }
-                    (None, None) => {
-                        let (f, args, k) = match found.broadcast_kernel(what, dtype, args, n, k, past) {
-                            Some(along) => along,
-                            None => {
-                                args[..n as usize].iter().for_each(|a| _ = found.full_operand(*a, &mut e));
-                                if roots == [(i, None)] {
-                                    e.segment.fusible_reduction = match what {
-                                        InstrOp::Scalar(ScalarOp::Mul) => Some(FoldInput::Products),
-                                        InstrOp::Scalar(ScalarOp::Exp) => Some(FoldInput::Exp),
-                                        _ => None,
-                                    };
-                                }
-                                (select_kernel(what, from, dtype, past)?, args, k)
-                            }
-                        };
-                        let (s, [p, q, r]) =
-                            (args.map(|a| found.operands[a as usize]), k.map(f64::from_bits));
-                        e.push_instr(Instruction { kernel: f, dst: d, srcs: s, consts: [p, q, r, 0.0] });
-                        e.ns_per_element += instr_ns_per_element(what, from, dtype);
-                        args[..n as usize].into()
-                    }
-                };
-                found.operands[i] = d;
-                let pinned = |r: u16, seg: &TileSegment| seg.row_code.iter().any(|x| x.dst == r);
-                for a in read {
-                    let a = a as usize;
-                    uses[a] -= 1;
-                    if uses[a] == 0
-                        && found.operands[a] & MEMORY_FLAG == 0
-                        && !pinned(found.operands[a], &e.segment)
-                    {
-                        e.free.push(found.operands[a]);
-                    }
-                }
-            }
+    let cell = CellCode { expr, roots, last, deferred, stream };
+    let (mut plan, mut e) = (NodePlan::new(&cell), Emitter::new(expr.nodes.len()));
+    for i in 0..expr.nodes.len() {
+        if plan.uses[i] > 0 && !plan.absorbed[i] {
+            e.emit_node(&cell, &mut plan, i)?;
         }
     }
     for (r, _) in roots {
-        found.full_operand(*r as u32, &mut e);
+        e.full_operand(*r as u32);
     }
-    let at = found.operands;
-    for (r, m) in roots {
-        match m {
-            None => e.segment.result = at[*r],
-            Some(m) if is_late(m) => {}
-            Some(m) => {
-                let d = e.mem_operand(*m);
-                if at[*r] != d {
-                    e.push_copy(d, at[*r], expr.nodes[*r].1, stream)?;
-                }
-            }
-        }
-    }
-    // if one deferred store may overwrite the operand of another, that operand is copied before the
-    // first of them
-    let mut stores: SmallVec<[(u16, usize, MemAccess); 2]> = SmallVec::new();
-    for (r, m) in roots.iter().filter_map(|(r, m)| Some((*r, m.filter(is_late)?))) {
-        let own = |x: &MemAccess| {
-            x.slot == m.slot || deferred.iter().any(|l| l.slot == m.slot && l.overwrites == Some(x.slot))
-        };
-        let mut s = at[r];
-        if s & MEMORY_FLAG != 0 && !own(&e.segment.mems[usize::from(s & !MEMORY_FLAG)]) {
-            let d = e.alloc_register();
-            e.push_copy(d, s, expr.nodes[r].1, false)?;
-            s = d;
-        }
-        stores.push((s, r, m));
-    }
-    for (s, r, m) in stores {
-        let d = e.mem_operand(m);
-        let dtype = expr.nodes[r].1;
-        match s & MEMORY_FLAG != 0 {
-            _ if s == d => {}
-            true => {
-                let k = [dtype.size() as f64, 0.0, 0.0, 0.0];
-                e.push_instr(Instruction {
-                    kernel: interpreter::copy_if_elsewhere,
-                    dst: d,
-                    srcs: [s; 3],
-                    consts: k,
-                });
-                e.ns_per_element += 0.02;
-            }
-            false => e.push_copy(d, s, dtype, false)?,
-        }
-    }
-    // a deferred store is last, because tiles are aligned to the last access
-    Ok((e.segment, e.ns_per_element, e.num_registers, MAX_TILE_ELEMENTS * 4 / widest as i64))
+    e.store_roots(&cell)?;
+    e.store_late_roots(&cell)?;
+    Ok((e.segment, e.ns_per_element, e.num_registers, MAX_TILE_ELEMENTS * 4 / e.widest as i64))
 }
 
 /// Numbers the operands in memory, after the registers.

@@ -313,28 +313,48 @@ pub(crate) unsafe fn run(
     scratch: &mut Scratch,
 ) {
     scratch.reserve(t.num_registers as usize, t.max_operands());
-    let (regs, last) = (t.num_registers as usize, t.rank - 1);
     let table = &mut scratch.table[..];
-    if last == 0 && !size_optimized!() {
-        // small programs of one dimension run very often, so they take a short path
-        for s in t.boxes.iter().flat_map(|b| &b.segments) {
-            let (a, e) = (s.lo.max(lo[0]), s.hi.min(hi[0]));
-            if a < e {
-                let mut x = [0; MAX_LOOPS];
-                x[0] = a;
-                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
-                    *p = address(m, base, &x, 1);
-                }
-                // SAFETY: the interval is within the box, for which the caller upholds the
-                // contract.
-                unsafe { run_segment(t, s, table, (a, e), true) }
-            }
+    // SAFETY: the caller upholds the contract for the box.
+    unsafe {
+        if t.rank == 1 && !size_optimized!() {
+            run_interval(t, base, (lo[0], hi[0]), table);
+        } else {
+            run_boxes(t, base, lo, hi, table);
         }
-        if t.stream {
-            kernels::fence();
-        }
-        return;
     }
+    if t.stream {
+        kernels::fence();
+    }
+}
+
+/// Runs an interval of a program of one dimension. Small programs of this kind run very often, so
+/// they take a short path.
+///
+/// # Safety
+/// The contract of [`run`] holds for the interval.
+#[inline(always)]
+unsafe fn run_interval(t: &TileProgram, base: &[*mut u8], (lo, hi): (i64, i64), table: &mut [*mut u8]) {
+    for s in t.boxes.iter().flat_map(|b| &b.segments) {
+        let (a, e) = (s.lo.max(lo), s.hi.min(hi));
+        if a < e {
+            let mut x = [0; MAX_LOOPS];
+            x[0] = a;
+            for (p, m) in table[t.num_registers as usize..].iter_mut().zip(&s.mems) {
+                *p = address(m, base, &x, 1);
+            }
+            // SAFETY: the interval is within the box, for which the caller upholds the contract.
+            unsafe { run_segment(t, s, table, (a, e), true) }
+        }
+    }
+}
+
+/// Runs the box `lo..hi` of a program.
+///
+/// # Safety
+/// The contract of [`run`] holds.
+#[inline(always)]
+unsafe fn run_boxes(t: &TileProgram, base: &[*mut u8], lo: &LoopVec, hi: &LoopVec, table: &mut [*mut u8]) {
+    let (regs, last) = (t.num_registers as usize, t.rank - 1);
     for b in &t.boxes {
         let (mut x, mut end) = ([0i64; MAX_LOOPS], [0i64; MAX_LOOPS]);
         let mut empty = false;
@@ -386,9 +406,6 @@ pub(crate) unsafe fn run(
                 break;
             }
         }
-    }
-    if t.stream {
-        kernels::fence();
     }
 }
 

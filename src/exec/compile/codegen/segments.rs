@@ -4,7 +4,8 @@
 //! boxes in between are the cells. Within a cell every operand is one affine access or a constant,
 //! so no tile needs a mask.
 
-use super::emit::{self, DeferredStore};
+use super::cell::DeferredStore;
+use super::emit;
 use super::tile_program::{SegmentBox, TileProgram, TileSegment};
 use super::values::{ExprGraph, MemAccess, POSITION_SLOT};
 use crate::core::diagnostic::Result;

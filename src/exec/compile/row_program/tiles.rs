@@ -10,7 +10,7 @@ use super::{MemOperand, RowProgram, RowReduction, RowStage};
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::{ACCUMULATOR_BYTES, MergeStack};
-use crate::exec::compile::codegen::tile_program::{Instruction, TileStep};
+use crate::exec::compile::codegen::tile_program::{Instruction, TileSegment, TileStep};
 use crate::exec::compile::codegen::values::POSITION_SLOT;
 use crate::ir::program::loop_nest::{Reducer, ScalarOp};
 use crate::kernels;
@@ -105,6 +105,45 @@ fn can_join(stage: &[RowStage], q: &RowStage) -> bool {
         }
     }
     reads
+}
+
+impl RowReduction {
+    /// Returns an instruction that computes and reduces the last value in one loop, if it exists.
+    ///
+    /// It replaces the last instruction of `code`, or reads the value from memory. The flag is true
+    /// if the instruction takes rows of any length.
+    pub(super) fn fuse_last_instruction(
+        &self,
+        s: &TileSegment,
+        regs: u16,
+        places: &[MemOperand],
+        code: &mut Vec<TileStep>,
+    ) -> (Option<Instruction>, bool) {
+        let of = |what: FoldInput| kernels::fold_row(what, self.reducer.0, self.reducer.1);
+        // in memory, with one element per index
+        let there = |x: u16| {
+            let place = usize::from(x).checked_sub(usize::from(regs)).and_then(|x| places.get(x));
+            place.is_some_and(|x| x.element_stride == i64::from(x.element_bytes))
+        };
+        let (one, reads) = match (s.fusible_reduction.and_then(of), code.last()) {
+            (Some(f), Some(TileStep::Instr(i))) => {
+                let one = Instruction { kernel: f, ..*i };
+                code.pop();
+                (
+                    one,
+                    there(one.srcs[0])
+                        && (s.fusible_reduction != Some(FoldInput::Products) || there(one.srcs[1])),
+                )
+            }
+            _ => {
+                let (Some(f), true) = (of(FoldInput::Elements), there(s.result)) else {
+                    return (None, false);
+                };
+                (Instruction { kernel: f, dst: s.result, srcs: [s.result; 3], consts: [0.0; 4] }, true)
+            }
+        };
+        (Some(one), reads && code.is_empty() && self.unit_elements == kernels::UNIT_ELEMENTS as i64)
+    }
 }
 
 impl RowProgram {
