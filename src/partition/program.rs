@@ -9,6 +9,7 @@ use crate::core::types::{DType, Shape};
 use crate::ir::program::loop_nest::{LoopNest, Reducer};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::layout::{DimLayout, Layout};
+use smallvec::{SmallVec, smallvec};
 
 /// The index of a stored value in [`SpmdProgram::slots`].
 pub type Slot = usize;
@@ -240,12 +241,25 @@ impl Step {
     /// Returns true if the step, or a program nested in it, prints.
     pub(crate) fn has_prints(&self) -> bool {
         let within = |p: &SpmdProgram| p.steps.iter().any(Step::has_prints);
+        matches!(self, Step::Print { .. }) || self.nested_programs().into_iter().any(within)
+    }
+    /// Returns the programs that are nested in a control step: the body of a loop, the condition
+    /// and the body of a while loop, or all branches.
+    pub(crate) fn nested_programs(&self) -> SmallVec<[&SpmdProgram; 2]> {
         match self {
-            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } => false,
-            Step::Loop { body, .. } => within(body),
-            Step::While { cond, body, .. } => within(cond) || within(body),
-            Step::Branch { branches, .. } => branches.iter().any(within),
-            Step::Print { .. } => true,
+            Step::Loop { body, .. } => smallvec![&**body],
+            Step::While { cond, body, .. } => smallvec![&**cond, &**body],
+            Step::Branch { branches, .. } => branches.iter().collect(),
+            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } | Step::Print { .. } => smallvec![],
+        }
+    }
+    /// Returns the nested programs, as [`nested_programs`](Step::nested_programs).
+    pub(crate) fn nested_programs_mut(&mut self) -> SmallVec<[&mut SpmdProgram; 2]> {
+        match self {
+            Step::Loop { body, .. } => smallvec![&mut **body],
+            Step::While { cond, body, .. } => smallvec![&mut **cond, &mut **body],
+            Step::Branch { branches, .. } => branches.iter_mut().collect(),
+            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } | Step::Print { .. } => smallvec![],
         }
     }
 }

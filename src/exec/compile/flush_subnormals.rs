@@ -108,13 +108,7 @@ fn flush_results(p: &mut SpmdProgram) {
                     | Compute::Reshape => {}
                 }
             }
-            Step::Loop { body, .. } => flush_results(body),
-            Step::While { cond, body, .. } => {
-                flush_results(cond);
-                flush_results(body);
-            }
-            Step::Branch { branches, .. } => branches.iter_mut().for_each(flush_results),
-            Step::Reduce { .. } | Step::Print { .. } => {}
+            control => control.nested_programs_mut().into_iter().for_each(flush_results),
         }
         for step in std::iter::once(step).chain(flush) {
             p.steps.push(step);

@@ -112,13 +112,7 @@ pub(crate) fn trace_sharding(p: &SpmdProgram, c: &Collective) -> Provenance {
 
 /// Returns the n-th program nested in a step.
 fn nested_program(step: &Step, n: usize) -> Option<&SpmdProgram> {
-    match (step, n) {
-        (Step::Loop { body, .. }, 0) => Some(body),
-        (Step::While { cond, .. }, 0) => Some(cond),
-        (Step::While { body, .. }, 1) => Some(body),
-        (Step::Branch { branches, .. }, n) => branches.get(n),
-        _ => None,
-    }
+    step.nested_programs().get(n).copied()
 }
 
 /// Appends the values from `slot` backwards, as long as the axes split a dimension of an operand.

@@ -6,6 +6,7 @@
 //! from those of other engines in the last digits. Row kernels are an exception: the kernel itself
 //! runs, on all rows at once.
 
+mod control;
 mod flush;
 mod gather_scatter;
 mod row_kernel;
@@ -73,14 +74,8 @@ fn held_bytes(p: &SpmdProgram) -> usize {
     let one = |s: &StoredValue| {
         s.shape.num_elements().saturating_mul(num_partials(s)).saturating_mul(size_of::<Scalar>())
     };
-    let inside = |step: &Step| match step {
-        Step::Loop { body, .. } => held_bytes(body),
-        Step::While { cond, body, .. } => held_bytes(cond).max(held_bytes(body)),
-        Step::Branch { branches, .. } => branches.iter().map(held_bytes).max().unwrap_or(0),
-        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => 0,
-    };
     let own = p.slots.iter().map(one).fold(0, usize::saturating_add);
-    own.saturating_add(p.steps.iter().map(inside).max().unwrap_or(0))
+    own.saturating_add(p.steps.iter().flat_map(Step::nested_programs).map(held_bytes).max().unwrap_or(0))
 }
 
 type Values = Vec<Option<Rc<ReferenceValue>>>;
@@ -138,91 +133,9 @@ fn step(
             let made = reduce(&value, &partial_axes(&from.layout), to, *combine);
             vec![(*out, Rc::new(made.flushed_if(flushes)))]
         }
-        Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
-            let mut carries = slot_values(values, carry);
-            let (fixed, xs) = (slot_values(values, fixed), slot_values(values, xs));
-            let mut stacks: Vec<Vec<Rc<ReferenceValue>>> = vec![Vec::new(); ys.len()];
-            for k in 0..*length {
-                let k = if *reverse { length - 1 - k } else { k };
-                let number =
-                    Rc::new(ReferenceValue::scalar(DType::I32, Scalar::Int((start + k as i64).into())));
-                let mut args = vec![number];
-                args.extend(fixed.iter().cloned());
-                args.append(&mut carries);
-                args.extend(xs.iter().map(|x| Rc::new(x.slice(k))));
-                carries = run(body, args, flushes);
-                for (stack, y) in stacks.iter_mut().zip(carries.split_off(out.len())) {
-                    stack.push(y);
-                }
-            }
-            let stacked = stacks.into_iter().zip(ys).map(|(mut s, slot)| {
-                if *reverse {
-                    s.reverse();
-                }
-                let stored = &program.slots[*slot];
-                (
-                    *slot,
-                    Rc::new(ReferenceValue::stack(
-                        stored.dtype,
-                        stored.shape.clone(),
-                        num_partials(stored),
-                        &s,
-                    )),
-                )
-            });
-            let stacked: Vec<_> = stacked.collect();
-            out.iter().copied().zip(carries).chain(stacked).collect()
-        }
-        Step::While { cond, body, cond_fixed, body_fixed, carry, out } => {
-            let mut carries = slot_values(values, carry);
-            let with = |fixed: &[Slot], carries: &[Rc<ReferenceValue>]| {
-                slot_values(values, fixed).into_iter().chain(carries.iter().cloned()).collect::<Vec<_>>()
-            };
-            let goes_on = |test: &ReferenceValue| {
-                (0..test.shape.num_elements()).any(|k| test.element(k).to_i128() != 0)
-            };
-            while goes_on(&run(cond, with(cond_fixed, &carries), flushes)[0]) {
-                carries = run(body, with(body_fixed, &carries), flushes);
-            }
-            out.iter().copied().zip(carries).collect()
-        }
-        Step::Branch { selector: which, branches, ins, out } => {
-            let choice = slot_value(values, *which);
-            let last = branches.len() as i128 - 1;
-            let number = |x: Scalar| match x {
-                Scalar::Bool(b) => usize::from(!b),
-                x => x.to_i128().clamp(0, last) as usize,
-            };
-            let args = slot_values(values, ins);
-            if choice.shape.rank() == 0 {
-                let made = run(&branches[number(choice.element(0))], args, flushes);
-                return out.iter().copied().zip(made).collect();
-            }
-            // each device chooses its own branch: run all branches, then take each device's block
-            // of the results of its branch
-            let results: Vec<_> = branches.iter().map(|b| run(b, args.clone(), flushes)).collect();
-            let axes: Vec<SubAxes> =
-                program.slots[*which].layout.dims.iter().map(|d| d.sub_axes.clone()).collect();
-            out.iter()
-                .enumerate()
-                .map(|(r, slot)| {
-                    let stored = &program.slots[*slot];
-                    // the dimension of the result that each axis of the selector shards
-                    let places: Vec<usize> = axes
-                        .iter()
-                        .map(|a| stored.layout.dims.iter().position(|d| d.sub_axes == *a).unwrap_or(0))
-                        .collect();
-                    let mut made = ReferenceValue::empty(stored.dtype, stored.shape.clone());
-                    let n = stored.shape.num_elements();
-                    for k in 0..n * num_partials(stored) {
-                        let index = unravel(k % n, &stored.shape);
-                        let at = ravel(places.iter().map(|d| index[*d]), &choice.shape);
-                        made.push(results[number(choice.element(at))][r].element(k));
-                    }
-                    (*slot, Rc::new(made))
-                })
-                .collect()
-        }
+        Step::Loop { .. } => control::run_loop(program, step, values, flushes),
+        Step::While { .. } => control::run_while(step, values, flushes),
+        Step::Branch { .. } => control::run_branch(program, step, values, flushes),
         Step::Print { template, values: shown, manual } => {
             let shown = shown.iter().map(|v| {
                 let slab = slot_value(values, v.slot).to_array_data(num_partials(&program.slots[v.slot]))?;

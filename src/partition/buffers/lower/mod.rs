@@ -136,16 +136,7 @@ impl<'p> ProgramLowering<'p, '_> {
                     }
                 }
             }
-            Step::Reduce { src, .. } => one(*src),
-            Step::Loop { fixed, carry, xs, .. } => fixed.iter().chain(carry).chain(xs).for_each(|s| one(*s)),
-            Step::While { cond_fixed, body_fixed, carry, .. } => {
-                cond_fixed.iter().chain(body_fixed).chain(carry).for_each(|s| one(*s));
-            }
-            Step::Branch { selector: which, ins, .. } => {
-                one(*which);
-                ins.iter().for_each(|s| one(*s));
-            }
-            Step::Print { values, .. } => values.iter().for_each(|v| one(v.slot)),
+            _ => step.inputs().into_iter().for_each(one),
         }
     }
     /// Lowers one step.
