@@ -5,26 +5,20 @@
 //! number of workers, but no bit of the result depends on them. Operands are passed to gemm with
 //! their strides, so transposed and sliced ones are not copied.
 
-use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
-use super::ir::{OperandAccess, ReductionLoops};
-use crate::core::diagnostic::Result;
+use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::codegen::segments;
-use crate::exec::compile::codegen::segments::CodegenRequest;
 use crate::exec::compile::codegen::tile_program::TileProgram;
-use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::runtime::Buffer;
-use crate::exec::runtime::thread_pool;
-use crate::ir::program::loop_nest::{ScalarArg, ScalarOp, Source};
-use crate::kernels::gemm::{PANEL_TERMS, ProductKind, add_partial, gemm};
-use crate::partition::Slot;
+use crate::kernels::gemm::{ProductKind, add_partial, gemm};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
+mod bind;
 mod rows;
+pub(crate) use bind::bind;
 pub(crate) use rows::RowDims;
 
 /// An operand or the result of a matmul.
@@ -83,248 +77,51 @@ pub(crate) struct MatmulKernel {
     /// The operations that run on each tile of the result.
     pub(crate) epilogue: Option<TileProgram>,
     /// The approximate cost, in microseconds.
-    pub(crate) cost_us: f64,
+    cost_us: f64,
 }
 
-/// The role of a dimension of the result.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum DimClass {
-    /// Only the left operand has it.
-    Row,
-    /// Only the right operand has it.
-    Column,
-    /// Both operands have it, or neither.
-    Batch,
-}
-
-/// Binds the matmul of a group to memory.
-/// If the result is computed in the memory of another value, `same` is that value. `over` lists the
-/// values that the epilogue stores over its operands.
-pub(crate) fn bind(
-    g: &FusionPlan<'_, '_>,
-    group: usize,
-    base: u32,
-    same: Option<Slot>,
-    over: &[(Slot, Slot)],
-) -> Result<MatmulKernel> {
-    let FusionRoot::Matmul(k) = g.groups[group].root else { unreachable!("the root is a matmul") };
-    let f = g.reduction_loops(k);
-    let v = &g.program.values[f.out];
-    let own = usize::from(v.num_partials > 1);
-    let order: Vec<usize> = (0..f.rank).filter(|l| f.ext[*l] != 1).collect();
-    let slot = same.unwrap_or(f.out);
-    let mut c = MatrixOperand { slot: slot as u32 + base, offset: 0, strides: [0; MAX_LOOPS] };
-    let mut a = matrix_operand(g, &f.reads[0], base, &order);
-    let mut b = matrix_operand(g, &f.reads[1], base, &order);
-    let mut ext = [1; MAX_LOOPS];
-    for (e, &l) in order.iter().enumerate() {
-        c.strides[e] = v.strides[l + own];
-        ext[e] = f.ext[l];
-    }
-    let mut rank = order.len();
-    let members = !g.groups[group].members.is_empty();
-    let ask = CodegenRequest {
-        order: &order,
-        stream: false,
-        alias: same.map(|s| (f.out, s)),
-        overwrites: over,
-        slot_base: base,
-    };
-    let mut epilogue = if members { Some(segments::tile_program(g, group, &ask)?) } else { None };
-    let class = |a: &MatrixOperand, b: &MatrixOperand, d: usize| match (a.strides[d] != 0, b.strides[d] != 0)
-    {
-        (true, false) => DimClass::Row,
-        (false, true) => DimClass::Column,
-        _ => DimClass::Batch,
-    };
-    // merge adjacent dimensions of the same class
-    for d in (0..rank.saturating_sub(1)).rev() {
-        let e = ext[d + 1];
-        let alike = [&a, &b, &c].iter().all(|x| x.strides[d] == x.strides[d + 1] * e);
-        if class(&a, &b, d) != class(&a, &b, d + 1)
-            || !alike
-            || epilogue.as_ref().is_some_and(|t| !t.can_collapse(d))
-        {
-            continue;
-        }
-        if let Some(t) = &mut epilogue {
-            t.collapse_pair(d);
-        }
-        for x in [&mut a.strides, &mut b.strides, &mut c.strides] {
-            x.copy_within(d + 1.., d);
-            x[MAX_LOOPS - 1] = 0;
-        }
-        ext[d + 1] *= ext[d];
-        ext.copy_within(d + 1.., d);
-        ext[MAX_LOOPS - 1] = 1;
-        rank -= 1;
-    }
-    let largest = |k: DimClass| (0..rank).filter(|d| class(&a, &b, *d) == k).max_by_key(|d| ext[*d]);
-    let (m, n) = (largest(DimClass::Row), largest(DimClass::Column));
-    let every = |k: DimClass| (0..rank).filter(|d| class(&a, &b, *d) == k).map(|d| ext[d] as usize).product();
-    let way = ProductKind::for_shape(every(DimClass::Row), every(DimClass::Column));
-    let size = |d: Option<usize>| d.map_or(1, |d| ext[d]);
-    let depth: i64 = (f.rank..f.num_loops).map(|l| f.ext[l]).product();
-    let all: i64 = ext[..rank].iter().product();
-    let flops = 2.0 * all as f64 * depth as f64;
-    let (mut tm, mut tn) = (size(m).max(1), size(n).max(1));
-    let batch = all / (tm * tn).max(1);
-    let tiles = |tm: i64, tn: i64| (size(m) + tm - 1) / tm * ((size(n) + tn - 1) / tn) * batch;
-    let each = |tm: i64, tn: i64| 2.0 * (tm * tn) as f64 * depth as f64;
-    // (partial sums need temporary memory, one tile each)
-    let large = |tm: i64, tn: i64| each(tm, tn) > 2.2e9 || tm * tn > 1 << 22;
-    // Each of a few workers gets at least two tiles, so that other workers can take over tiles of a
-    // delayed one, and all get the same number of tiles. There are no more tiles than that, since
-    // each tile packs its operands.
-    let workers = thread_pool::thread_pool().num_workers() as i64;
-    let least = if workers == 1 { 1 } else { workers.max((2 * workers).min(8)) };
-    let even = |tiles: i64| tiles >= least && 5 * tiles >= 4 * ((tiles + workers - 1) / workers * workers);
-    // (a long contraction justifies a task even if few rows and columns use the packed operands)
-    let small = |tm: i64, tn: i64| tm.max(tn) <= if each(tm, tn) > 1.2e7 { 32 } else { 64 };
-    while flops > 2e6 && !small(tm, tn) && (!even(tiles(tm, tn)) || large(tm, tn)) {
-        if tm >= tn {
-            tm = (tm + 1) / 2;
-        } else {
-            tn = (tn + 1) / 2;
+impl TaskKernel for MatmulKernel {
+    fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        self.operand_slots().map(SlotAccess::read).into_iter().for_each(&mut *visit);
+        visit(SlotAccess::write(self.c.slot));
+        if let Some(t) = &self.epilogue {
+            t.visit_accesses(visit);
         }
     }
-    let copies: Vec<Vec<ContractionBlock>> = f
-        .partials
-        .iter()
-        .map(|c| c.iter().filter_map(|r| contraction_block(f, &r.lo, &r.hi)).collect())
-        .collect();
-    let blocks: usize = copies.iter().map(Vec::len).sum();
-    // the floating-point operations per microsecond of one core
-    let rate = if matches!(f.dtype, DType::F32) {
-        110e3
-    } else if f.dtype.is_float() {
-        55e3
-    } else if f.dtype.is_complex() {
-        8e3
-    } else {
-        4e3
-    };
-    let cost = flops / rate
-        + 0.1 * blocks as f64 * tiles(tm, tn) as f64
-        + epilogue.as_ref().map_or(0.0, |t| t.ns_per_element * all as f64 / 1000.0);
-    let copy = if own > 0 { v.strides[0] } else { 0 };
-    let apart = size_optimized!() || way != ProductKind::MatMat || !fits_one_panel(&copies);
-    let by = if apart { None } else { epilogue_scale(g, group, same) };
-    if by.is_some() {
-        epilogue = None;
+    fn num_tasks(&self) -> i64 {
+        let (b, m, n) = self.tile_counts();
+        let all = b * m * n;
+        // small matrices of a batch share a task, and a negligible product is a single task
+        let per = (20.0 * all as f64 / self.cost_us.max(1e-3)).ceil().max(1.0) as i64;
+        let per = per.min(all.max(1));
+        (all + per - 1) / per
     }
-    let by = by.unwrap_or(1.0);
-    Ok(MatmulKernel {
-        dtype: f.dtype,
-        a,
-        b,
-        c,
-        partial_stride: copy,
-        ext,
-        rank,
-        row_dim: m,
-        column_dim: n,
-        method: way,
-        tile_rows: tm,
-        tile_columns: tn,
-        partials: copies,
-        scale: by,
-        epilogue,
-        cost_us: cost,
-    })
-}
-
-/// Returns true if each element is one contraction that fits into a single panel of gemm.
-fn fits_one_panel(copies: &[Vec<ContractionBlock>]) -> bool {
-    let [blocks] = copies else { return false };
-    matches!(&blocks[..], [b] if matches!(b.loops[..], [(k, ..)] if k <= PANEL_TERMS as i64))
-}
-
-/// Returns the constant factor if the epilogue only scales the result, in place.
-fn epilogue_scale(g: &FusionPlan<'_, '_>, group: usize, same: Option<Slot>) -> Option<f64> {
-    let (FusionRoot::Matmul(k), [member]) = (g.groups[group].root, &g.groups[group].members[..]) else {
-        return None;
-    };
-    let (f, m) = (g.reduction_loops(k), g.elementwise_op(member.op));
-    let ([inst], rank) = (&m.code.insts[..], f.rank) else { return None };
-    let (from, to) = (&g.program.values[f.out], &g.program.values[m.out]);
-    let in_place = same == Some(m.out) && m.num_loops == rank && m.ext[..rank] == f.ext[..rank];
-    let as_it_is = member.shift[..rank].iter().all(|s| *s == 0)
-        && member.dims[..rank].iter().enumerate().all(|(d, to)| d == usize::from(*to))
-        && from.num_partials == 1
-        && to.strides == from.strides;
-    let float =
-        matches!(f.dtype, DType::F32 | DType::F64) && inst.operand_dtype == f.dtype && inst.dtype == f.dtype;
-    if inst.op != ScalarOp::Mul || !in_place || !as_it_is || !float {
-        return None;
+    fn cost_us(&self) -> f64 {
+        self.cost_us
     }
-    let read = |a: &ScalarArg| match a {
-        ScalarArg::Access(r) => match &m.reads[*r].boxes[..] {
-            [p] if p.covers(&m.ext, rank) => Some(p),
-            _ => None,
-        },
-        ScalarArg::Const(_) | ScalarArg::Inst(_) | ScalarArg::Index(_) => None,
-    };
-    let number = |a: &ScalarArg| match (a, read(a).map(|p| p.source)) {
-        (ScalarArg::Const(c), _) => Some(scalar_bits(f.dtype, *c)),
-        (_, Some(Source::Const(c))) => Some(scalar_bits(f.dtype, c)),
-        _ => None,
-    };
-    let own = |a: &ScalarArg| {
-        read(a).is_some_and(|p| {
-            p.source == Source::Value(f.out) && p.offset == 0 && p.strides[..rank] == from.strides[..rank]
-        })
-    };
-    let by = match &inst.args[..] {
-        [x, c] if own(x) => number(c),
-        [c, x] if own(x) => number(c),
-        _ => None,
-    }?;
-    let by =
-        if f.dtype == DType::F32 { f64::from(f32::from_bits(by as u32)) } else { f64::from_bits(by as u64) };
-    // (a factor of 0 is left to the epilogue, because some libraries do not multiply by it)
-    (by != 0.0).then_some(by)
-}
-
-/// Returns an operand with its strides along the dimensions `order`.
-fn matrix_operand(g: &FusionPlan<'_, '_>, o: &OperandAccess, base: u32, order: &[usize]) -> MatrixOperand {
-    let p = &o.boxes[0];
-    let Source::Value(s) = p.source else { unreachable!("operands of a matmul are values") };
-    let mut st = [0; MAX_LOOPS];
-    for (e, &l) in order.iter().enumerate() {
-        st[e] = p.strides[l];
-    }
-    MatrixOperand { slot: g.program.alias_root(s) as u32 + base, offset: p.offset, strides: st }
-}
-
-/// Returns the contraction block of a shard; `None` if it is empty.
-fn contraction_block(f: &ReductionLoops, lo: &LoopVec, hi: &LoopVec) -> Option<ContractionBlock> {
-    let (p, q) = (&f.reads[0].boxes[0], &f.reads[1].boxes[0]);
-    let mut b = ContractionBlock { a_offset: 0, b_offset: 0, loops: SmallVec::new() };
-    for l in f.rank..f.num_loops {
-        let len = hi[l] - lo[l];
-        if len <= 0 {
-            return None;
-        }
-        b.a_offset += lo[l] * p.strides[l];
-        b.b_offset += lo[l] * q.strides[l];
-        if len > 1 {
-            match b.loops.last_mut() {
-                Some(o) if o.1 == p.strides[l] * len && o.2 == q.strides[l] * len => {
-                    *o = (o.0 * len, p.strides[l], q.strides[l])
+    // (tiles are chosen for the work of a task)
+    fn limit_tasks(&mut self, _most: i64) {}
+    unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
+        let (batch, rows, columns) = self.tile_counts();
+        for t in task.share_of(batch * rows * columns) {
+            let (mut k, r, c) = (t / (rows * columns), t / columns % rows, t % columns);
+            let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
+            for d in (0..self.rank).rev() {
+                if Some(d) == self.row_dim {
+                    (lo[d], hi[d]) = (r * self.tile_rows, ((r + 1) * self.tile_rows).min(self.ext[d]));
+                } else if Some(d) == self.column_dim {
+                    (lo[d], hi[d]) = (c * self.tile_columns, ((c + 1) * self.tile_columns).min(self.ext[d]));
+                } else {
+                    lo[d] = k % self.ext[d];
+                    hi[d] = lo[d] + 1;
+                    k /= self.ext[d];
                 }
-                _ => b.loops.push((len, p.strides[l], q.strides[l])),
             }
+            // SAFETY: the tile is in the result, which overlaps no operand of the product
+            // (guaranteed by the planner), and the caller upholds the contract for its operands.
+            unsafe { self.run_tile(&lo, &hi, memory, scratch) }
         }
     }
-    // gemm runs the longest loop
-    if let Some(k) = (0..b.loops.len()).max_by_key(|k| b.loops[*k].0) {
-        let last = b.loops.len() - 1;
-        b.loops.swap(k, last);
-    } else {
-        b.loops.push((1, 0, 0));
-    }
-    Some(b)
 }
 
 /// The maximum size of partial sums on the stack, in bytes. For such small tiles, allocating a
@@ -346,42 +143,6 @@ impl MatmulKernel {
             (size(self.row_dim) + self.tile_rows - 1) / self.tile_rows,
             (size(self.column_dim) + self.tile_columns - 1) / self.tile_columns,
         )
-    }
-    /// Returns the number of independent tasks.
-    pub(crate) fn num_tasks(&self) -> i64 {
-        let (b, m, n) = self.tile_counts();
-        let all = b * m * n;
-        // small matrices of a batch share a task, and a negligible product is a single task
-        let per = (20.0 * all as f64 / self.cost_us.max(1e-3)).ceil().max(1.0) as i64;
-        let per = per.min(all.max(1));
-        (all + per - 1) / per
-    }
-    /// Runs one task of `chunks`.
-    ///
-    /// # Safety
-    /// The contract of `interpreter::run` holds for the operands and for the tiles of this task.
-    /// The result overlaps no operand of the product.
-    pub(crate) unsafe fn run(&self, chunk: i64, chunks: i64, base: &[*mut u8], s: &mut Scratch) {
-        let (batch, rows, columns) = self.tile_counts();
-        let all = batch * rows * columns;
-        for t in all * chunk / chunks..all * (chunk + 1) / chunks {
-            let (mut k, r, c) = (t / (rows * columns), t / columns % rows, t % columns);
-            let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
-            for d in (0..self.rank).rev() {
-                if Some(d) == self.row_dim {
-                    (lo[d], hi[d]) = (r * self.tile_rows, ((r + 1) * self.tile_rows).min(self.ext[d]));
-                } else if Some(d) == self.column_dim {
-                    (lo[d], hi[d]) = (c * self.tile_columns, ((c + 1) * self.tile_columns).min(self.ext[d]));
-                } else {
-                    lo[d] = k % self.ext[d];
-                    hi[d] = lo[d] + 1;
-                    k /= self.ext[d];
-                }
-            }
-            // SAFETY: the tile is in the result, and the caller upholds the contract for its
-            // operands.
-            unsafe { self.run_tile(&lo, &hi, base, s) }
-        }
     }
     /// Computes one tile of the result, and runs the epilogue on it.
     ///

@@ -12,9 +12,9 @@
 //! | 3 materialise | `partition::fusion` | the values that are in memory |
 //! | 4 share memory | `plan::result_views`, `plan::reuse`, `plan::scatter_chains` | results that are views of arguments; donated buffers; in-place updates |
 //! | 5 generate code | `codegen` | a tile program for each iteration space |
-//! | 6 bind | `reduction`, `matmul`, `gather_scatter`, `row_kernel` | kernels with addresses and tasks |
+//! | 6 bind | `plan::bind`, and a module for each kind of kernel | kernels with addresses and tasks (`task_kernel`) |
 //! | 7 fuse rows | `plan::row_fusion`, `plan::matmul_fusion`, `row_program` | chains of kernels that run a batch of rows at a time, in cache |
-//! | 8 allocate | `arena` | an offset for each value that has no buffer yet |
+//! | 8 allocate | `plan::allocate`, `arena` | an offset for each value that has no buffer yet |
 //! | 9 schedule | `plan::build` | levels of independent nodes, with a barrier after each |
 //!
 //! Passes 1 to 3 assign no addresses: they know strides, and which values share a buffer. Pass 5
@@ -76,13 +76,17 @@
 
 pub(crate) mod arena;
 pub(crate) mod codegen;
+mod element_word;
+pub(crate) mod elementwise;
 pub(crate) mod flush_subnormals;
 pub(crate) mod gather_scatter;
 pub(crate) mod matmul;
+pub(crate) mod pack;
 pub(crate) mod plan;
 pub(crate) mod reduction;
 pub(crate) mod row_kernel;
 pub(crate) mod row_program;
+pub(crate) mod task_kernel;
 
 pub(crate) use crate::partition::buffers::{self as ir, index, lower};
 pub(crate) use crate::partition::fusion;

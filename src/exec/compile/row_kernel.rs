@@ -3,7 +3,9 @@
 //! The longest loop over rows is cut into tasks. If there are fewer long rows than workers, each
 //! row is cut into chunks and computed in two stages, provided that the kernel supports it.
 
+use super::codegen::interpreter::Scratch;
 use super::ir::{BufferProgram, OperandAccess, RowKernelOp, RowKernelOut};
+use super::task_kernel::{KernelStage, KernelTask, SecondStage, SlotAccess, TaskKernel};
 use crate::core::types::DType;
 use crate::ir::program::loop_nest::Source;
 use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, SecondPass};
@@ -51,9 +53,9 @@ pub(crate) struct BoundRowKernel {
     /// The split of each row among several workers; `None` if rows are not split.
     row_split: Option<RowSplit>,
     /// The number of tasks.
-    pub(crate) num_tasks: i64,
+    num_tasks: i64,
     /// The approximate cost, in microseconds.
-    pub(crate) cost_us: f64,
+    cost_us: f64,
 }
 
 /// The split of rows that are computed in two stages, each of whose tasks has a chunk of a row.
@@ -237,33 +239,62 @@ impl RowView {
     }
 }
 
-impl BoundRowKernel {
-    /// Cuts the call into at most `most` tasks, and returns their number.
-    pub(crate) fn limit_tasks(&mut self, most: i64) -> i64 {
-        let num_rows = self.split_loop.map_or(1, |k| self.ins.first().map_or(1, |v| v.shape[k] as i64));
-        self.num_tasks = most.min(num_rows).max(1);
-        if let Some(r) = &self.row_split {
-            self.num_tasks = (r.num_rows * r.first.num_chunks) as i64;
-        }
+impl TaskKernel for BoundRowKernel {
+    fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        self.ins.iter().for_each(|v| visit(SlotAccess::read(v.slot)));
+        self.outs.iter().flatten().for_each(|v| visit(SlotAccess::write(v.slot)));
+    }
+    fn num_tasks(&self) -> i64 {
         self.num_tasks
     }
+    fn cost_us(&self) -> f64 {
+        self.cost_us
+    }
+    fn limit_tasks(&mut self, most: i64) {
+        let num_rows = self.split_loop.map_or(1, |k| self.ins.first().map_or(1, |v| v.shape[k] as i64));
+        self.num_tasks = match &self.row_split {
+            Some(r) => (r.num_rows * r.first.num_chunks) as i64,
+            None => most.min(num_rows).max(1),
+        };
+    }
+    fn second_stage(&self) -> Option<SecondStage> {
+        let stage = |r: &RowSplit| SecondStage {
+            name: "chunks of a row kernel",
+            num_tasks: (r.num_rows * r.second.num_chunks) as i64,
+            cost_us: self.second_stage_cost_us(r),
+            scratch_bytes: r
+                .num_rows
+                .saturating_mul(r.first.num_chunks)
+                .saturating_mul(r.chunk_scratch_bytes),
+        };
+        self.active_split().map(stage)
+    }
+    unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], _scratch: &mut Scratch) {
+        // SAFETY: the caller upholds the contract for these rows, and for the slot of the stage.
+        unsafe {
+            match task.stage {
+                KernelStage::Only => self.run_rows(task, memory),
+                KernelStage::First(slot) => self.run_first_stage(task.index, memory, memory[slot as usize]),
+                KernelStage::Second(slot) => self.run_second_stage(task.index, memory, memory[slot as usize]),
+            }
+        }
+    }
+    /// A single worker needs only one stage.
+    unsafe fn run_all(&self, stage: KernelStage, memory: &mut [*mut u8], _scratch: &mut Scratch) {
+        if !matches!(stage, KernelStage::Second(_)) {
+            // SAFETY: the caller upholds the contract for all rows.
+            unsafe { self.run_rows(KernelTask { stage, index: 0, count: 1 }, memory) }
+        }
+    }
+}
+
+impl BoundRowKernel {
     /// Returns the split of rows, if there is one; WebAssembly has one thread and needs none.
     fn active_split(&self) -> Option<&RowSplit> {
         self.row_split.as_ref().filter(|_| !size_optimized!())
     }
-    /// Returns the number of tasks of the second stage, if there is one.
-    pub(crate) fn num_second_stage_tasks(&self) -> Option<i64> {
-        self.active_split().map(|r| (r.num_rows * r.second.num_chunks) as i64)
-    }
-    /// Returns the bytes of scratch that the first stage fills for the second.
-    pub(crate) fn scratch_bytes(&self) -> usize {
-        self.active_split().map_or(0, |r| {
-            (r.num_rows.saturating_mul(r.first.num_chunks)).saturating_mul(r.chunk_scratch_bytes)
-        })
-    }
     /// Returns the approximate cost of the second stage, in microseconds.
-    pub(crate) fn second_stage_cost_us(&self) -> f64 {
-        let Some(r) = self.active_split() else { return 0.0 };
+    fn second_stage_cost_us(&self, r: &RowSplit) -> f64 {
         match r.second_pass {
             SecondPass::Elements | SecondPass::Columns { .. } => 0.5 * self.cost_us,
             SecondPass::FullRow => {
@@ -314,7 +345,7 @@ impl BoundRowKernel {
     /// # Safety
     /// The contract of `run` holds. `temp` points to `scratch_bytes` bytes, of which no other
     /// thread accesses the scratch of this task's chunk.
-    pub(crate) unsafe fn run_first_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+    unsafe fn run_first_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
         let Some(r) = self.active_split() else { return };
         let (line, run, places) = r.task(i, r.first);
         // SAFETY: the caller upholds the contract of `run` for this row, and only this task
@@ -333,7 +364,7 @@ impl BoundRowKernel {
     /// # Safety
     /// The contract of `run` holds, `temp` is that of the first stage, and all tasks of the first
     /// stage have ended.
-    pub(crate) unsafe fn run_second_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+    unsafe fn run_second_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
         let Some(r) = self.active_split() else { return };
         let (line, run, places) = r.task(i, r.second);
         // SAFETY: the caller upholds the contract for this row.
@@ -366,22 +397,20 @@ impl BoundRowKernel {
             r.kernel.run_second_pass(run, places.clone(), &ins, &scratch_inputs, outs)
         });
     }
-    /// Runs task `i` of `chunks`.
+    /// Computes the rows of a task, in one stage.
     ///
     /// # Safety
-    /// `base` points to the values of the plan. No other thread writes the operands, or reads or
-    /// writes the elements of the results that this task writes.
-    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+    /// The contract of `run` holds.
+    unsafe fn run_rows(&self, task: KernelTask, base: &[*mut u8]) {
         if self.empty {
             return;
         }
         let part = |v: &RowView| {
             let (mut at, mut shape) = (v.offset, v.shape.clone());
             if let Some(k) = self.split_loop {
-                let n = shape[k] as i64;
-                let (lo, hi) = (n * i / chunks, n * (i + 1) / chunks);
-                at += lo * (v.strides[k] * v.dtype.size()) as i64;
-                shape[k] = (hi - lo) as usize;
+                let rows = task.share_of(shape[k] as i64);
+                at += rows.start * (v.strides[k] * v.dtype.size()) as i64;
+                shape[k] = (rows.end - rows.start) as usize;
             }
             // a view without elements has no address
             let start = if shape.contains(&0) { DANGLING } else { base[v.slot as usize] };

@@ -423,6 +423,9 @@ pub struct ExecutionReport {
     /// [`Collectives`].
     pub collectives: String,
     /// The compiled program as text.
+    ///
+    /// The built-in parallel engines list the kernels by level, with their tasks and estimated
+    /// times. For a gather or a scatter, the line also says how rows are moved, and why.
     pub listing: String,
 }
 

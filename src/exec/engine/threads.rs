@@ -93,34 +93,18 @@ impl WorkerBarrier for MessageBarrier {
 
 /// Divides each level of a plan into one share for each of `n` devices.
 pub(super) fn limit_tasks(plan: &mut ExecutionPlan, n: usize) {
-    let n = n as i64;
     for level in &mut plan.levels {
         for node in &mut level.nodes {
             match &mut node.kernel {
-                NodeKernel::Tiles { tiles, split, step } => {
-                    if tiles.ext[0] >= n {
-                        *split = 0;
+                // (two nodes share a kernel with two stages, which keeps its tasks)
+                NodeKernel::Task(kernel, _) => {
+                    if let Some(kernel) = Arc::get_mut(kernel) {
+                        kernel.limit_tasks(n as i64);
+                        node.num_tasks = kernel.num_tasks();
                     }
-                    *step = ((tiles.ext[*split] + n - 1) / n).max(1);
-                    node.num_tasks = ((tiles.ext[*split] + *step - 1) / *step).max(1);
                 }
-                NodeKernel::RowFusion(rows) => node.num_tasks = rows.max_tasks().min(n),
-                NodeKernel::Reduction(fold, _) => node.num_tasks = Arc::make_mut(fold).limit_tasks(n),
-                NodeKernel::RowKernel(row_kernel, _) => {
-                    node.num_tasks = Arc::make_mut(row_kernel).limit_tasks(n)
-                }
-                NodeKernel::Loop(l) => limit_tasks(&mut l.body, n as usize),
-                NodeKernel::While(w) => {
-                    limit_tasks(&mut w.cond, n as usize);
-                    limit_tasks(&mut w.body, n as usize);
-                }
-                NodeKernel::Branch(b) => b.arms.iter_mut().for_each(|a| limit_tasks(a, n as usize)),
-                NodeKernel::GatherScatter(gather_scatter) => node.num_tasks = gather_scatter.limit_tasks(n),
-                NodeKernel::Matmul(_)
-                | NodeKernel::ReductionEnd(..)
-                | NodeKernel::RowKernelEnd(..)
-                | NodeKernel::Pack(_)
-                | NodeKernel::Print(_) => {}
+                NodeKernel::Print(_) => {}
+                NodeKernel::Control(k) => k.nested_plans_mut().into_iter().for_each(|p| limit_tasks(p, n)),
             }
         }
         level.num_tasks = level.nodes.iter().map(|n| n.num_tasks).sum();

@@ -509,13 +509,7 @@ impl<'p> BufferOp<'p> {
     /// Returns true if it prints, directly or in a nested program.
     pub(crate) fn has_print(&self) -> bool {
         let inside = |f: &BufferProgram| f.ops.iter().any(BufferOp::has_print);
-        match self {
-            BufferOp::Print { .. } => true,
-            BufferOp::Loop(l) => inside(&l.body),
-            BufferOp::While(w) => inside(&w.cond) || inside(&w.body),
-            BufferOp::Branch(b) => b.arms.iter().any(inside),
-            _ => false,
-        }
+        matches!(self, BufferOp::Print { .. }) || self.nested_programs().into_iter().any(inside)
     }
 }
 
@@ -557,6 +551,11 @@ impl BufferProgram<'_> {
             s = a;
         }
         s
+    }
+    /// Returns the size of a value, in bytes.
+    pub(crate) fn value_bytes(&self, s: Slot) -> usize {
+        let v = &self.values[s];
+        v.shape.num_elements().saturating_mul(v.dtype.size())
     }
     /// Counts the uses of every value.
     pub(crate) fn count_uses(&mut self) {

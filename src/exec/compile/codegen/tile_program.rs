@@ -1,6 +1,6 @@
 //! Tile programs: straight-line code on tiles of at most 512 elements, for each box of a space.
 
-use super::values::MemAccess;
+use super::values::{MemAccess, POSITION_SLOT, SlotAccess};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::kernels::{FoldInput, MAX_TERMS, SliceKernel, TermFactors, WeightedSumKernel};
 
@@ -66,6 +66,13 @@ pub(crate) enum TileStep {
 }
 
 impl TileStep {
+    /// Returns the operand that is written.
+    fn dst(&self) -> u16 {
+        match self {
+            TileStep::Instr(i) => i.dst,
+            TileStep::WeightedSum(i) => i.dst,
+        }
+    }
     /// Returns all operands, the one that is written first.
     pub(crate) fn operands(&mut self) -> impl Iterator<Item = &mut u16> {
         let (d, s) = match self {
@@ -96,6 +103,10 @@ pub(crate) struct TileSegment {
 }
 
 impl TileSegment {
+    /// Returns true if an instruction writes operand `operand`.
+    fn writes(&self, operand: u16) -> bool {
+        self.row_code.iter().any(|i| i.dst == operand) || self.tile_code.iter().any(|s| s.dst() == operand)
+    }
     /// Returns true if both segments have equal code; their intervals may differ.
     fn has_same_code(&self, o: &TileSegment) -> bool {
         self.tile_code == o.tile_code
@@ -139,6 +150,16 @@ impl TileProgram {
     /// Returns the number of elements of the space.
     pub(crate) fn elements(&self) -> i64 {
         self.ext[..self.rank].iter().product()
+    }
+    /// Calls `visit` with each slot that the program accesses, without loop positions.
+    pub(crate) fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        for s in self.boxes.iter().flat_map(|b| &b.segments) {
+            for (m, operand) in s.mems.iter().zip(self.num_registers..) {
+                if m.slot != POSITION_SLOT {
+                    visit(SlotAccess { slot: m.slot, is_written: s.writes(operand) });
+                }
+            }
+        }
     }
     /// Returns the maximum number of operands of a segment.
     pub(crate) fn max_operands(&self) -> usize {

@@ -26,6 +26,26 @@ pub(crate) struct MemAccess {
     pub(crate) strides: LoopVec,
 }
 
+/// A slot that a kernel reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SlotAccess {
+    /// The slot.
+    pub(crate) slot: u32,
+    /// True if the kernel writes it.
+    pub(crate) is_written: bool,
+}
+
+impl SlotAccess {
+    /// Returns a read of a slot.
+    pub(crate) fn read(slot: u32) -> SlotAccess {
+        SlotAccess { slot, is_written: false }
+    }
+    /// Returns a write of a slot.
+    pub(crate) fn write(slot: u32) -> SlotAccess {
+        SlotAccess { slot, is_written: true }
+    }
+}
+
 /// The operation of an instruction; each product and each sum is rounded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum InstrOp {

@@ -1,8 +1,9 @@
 //! Gathers and scatters of many contiguous rows without windows, a batch of rows at a time.
 
-use super::general::{ElementWord, fill};
-use super::{BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget};
+use super::general::fill;
+use super::{BoundIndex, BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget};
 use crate::core::types::DType;
+use crate::exec::compile::element_word::ElementWord;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::ir::program::loop_nest::Reducer;
 use crate::kernels;
@@ -28,26 +29,13 @@ pub(super) struct BatchedRows {
 }
 
 impl BatchedRows {
-    /// Chooses the kernels; `None` if the operation cannot run in batches.
+    /// Chooses the kernels for contiguous rows; `None` if no kernel combines them.
     pub(super) fn choose(
         k: &GatherScatterKernel,
         dtype: DType,
         combine: Option<Reducer>,
     ) -> Option<BatchedRows> {
-        // WebAssembly has only one implementation, to keep the code small
-        if cfg!(target_family = "wasm") {
-            return None;
-        }
-        let (q, size) = (k.num_query_loops, k.element_bytes as i64);
-        let run = match k.num_loops - q {
-            0 => true,
-            1 => k.src_strides[q] == size && k.dst_strides[q] == size,
-            _ => false,
-        };
-        let masked = k.scatter.is_none() && k.partials.iter().any(|p| !p.boxes.is_empty());
-        if q == 0 || !run || masked || k.indices.iter().any(|m| m.window.is_some()) {
-            return None;
-        }
+        let q = k.num_query_loops;
         let mix = match combine {
             Some(c) => Some(kernels::combine_rows_at(c, dtype)?),
             None => None,
@@ -75,6 +63,26 @@ impl BatchedRows {
             filter_indices: pick.filter(|_| few),
             combine_filtered: picked,
         })
+    }
+    /// Copies rows of `row` elements, or combines them with those of the result.
+    ///
+    /// # Safety
+    /// The rows at these offsets are within their values, and only this task writes those of the
+    /// result.
+    #[inline(always)]
+    unsafe fn write_rows<T: ElementWord>(
+        &self,
+        row: usize,
+        (out, to): (*mut u8, &[i64]),
+        (src, from): (*mut u8, &[i64]),
+    ) {
+        // SAFETY: the caller upholds the contract for these rows.
+        unsafe {
+            match self.combine_rows {
+                None => kernels::copy_rows_at::<T>(row, out, to, src, from),
+                Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
+            }
+        }
     }
     /// Returns true if one task is best, because each of several tasks would scan all indices.
     pub(super) fn prefers_one_task(&self) -> bool {
@@ -122,6 +130,22 @@ type BatchOffsets = [i64; MAX_BATCH_ROWS];
 /// Returns the offsets of rows that are `each` bytes apart.
 fn even_offsets(each: i64) -> BatchOffsets {
     std::array::from_fn(|k| k as i64 * each)
+}
+
+/// The rows of a batch that this task owns, and their offsets, in bytes.
+struct FilteredRows {
+    /// The rows and the positions of their indices.
+    picked: PickedRows,
+    /// The offset of each row in the result.
+    to: [i64; MAX_PICKED_ROWS],
+    /// The offset of each row in the source.
+    from: [i64; MAX_PICKED_ROWS],
+}
+
+impl FilteredRows {
+    /// No rows.
+    const NONE: FilteredRows =
+        FilteredRows { picked: PickedRows::NONE, to: [0; MAX_PICKED_ROWS], from: [0; MAX_PICKED_ROWS] };
 }
 
 impl GatherScatterKernel {
@@ -227,74 +251,93 @@ impl GatherScatterKernel {
         {
             let reach = m.bounds((0, i64::MAX));
             return self.for_each_run((a, e), (0, count), |x, run| {
-                let at = |st: &LoopVec| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
-                let numbers = base[m.slot as usize].wrapping_offset(m.offset as isize + at(&m.strides));
-                let (out, src) =
-                    (out.wrapping_offset(at(&self.dst_strides)), src.wrapping_offset(at(&self.src_strides)));
-                let [step, to, from] =
-                    [m.strides[last], self.dst_strides[last], self.src_strides[last]].map(|st| st as isize);
+                let (numbers, ends) = self.run_addresses(m, x, [out, src], base);
+                let [to, from] = [self.dst_strides[last], self.src_strides[last]].map(|st| st as isize);
+                let step = m.strides[last] as isize;
                 // SAFETY: there are indices for all queries, and the elements are within their
                 // values, of which only this task writes the result's (caller contract).
-                unsafe { one(run as usize, (numbers, step), &reach, (out, to), (src, from)) }
+                unsafe { one(run as usize, (numbers, step), &reach, (ends[0], to), (ends[1], from)) }
             });
         }
         let own = if let RowOwnership::Indexed(j) = p.ownership { Some((j, (lo, hi))) } else { None };
-        let [out, src] = [out, src].map(|x| x.wrapping_offset((begin * self.element_bytes as i64) as isize));
-        let (to, from) = (even_offsets(self.dst_strides[last]), even_offsets(self.src_strides[last]));
+        let ends = [out, src].map(|x| x.wrapping_offset((begin * self.element_bytes as i64) as isize));
         let row = row as usize;
         if let (Some(pick), [m], Some((0, own))) = (quick.filter_indices, &self.indices[..], own) {
-            let reach = m.bounds(own);
-            let mut picked = PickedRows::NONE;
-            let (mut to, mut from) = ([0; MAX_PICKED_ROWS], [0; MAX_PICKED_ROWS]);
+            let mut batch = FilteredRows::NONE;
             return self.for_each_run((a, e), (0, count), |x, run| {
-                let at = |st: &LoopVec| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
-                let numbers =
-                    base[m.slot as usize].wrapping_offset(m.offset as isize + at(&m.strides)).cast();
-                let (out, src) =
-                    (out.wrapping_offset(at(&self.dst_strides)), src.wrapping_offset(at(&self.src_strides)));
-                let (mut k, run) = (0, run as usize);
-                while k < run {
-                    // SAFETY: there are indices for all queries (caller contract).
-                    k = unsafe { pick(numbers, (k, run), &reach, &mut picked) };
-                    if let Some(combine) = quick.combine_filtered {
-                        let step = self.src_strides[last] as isize;
-                        // SAFETY: the elements are within their values, and only this task writes
-                        // them (caller contract).
-                        unsafe { combine(&picked, (out, m.target_stride as isize), (src, step)) }
-                        continue;
-                    }
-                    for i in 0..picked.n {
-                        let which = i64::from(picked.positions[i]);
-                        to[i] = which * self.dst_strides[last] + i64::from(picked.rows[i]) * m.target_stride;
-                        from[i] = which * self.src_strides[last];
-                    }
-                    let (to, from) = (&to[..picked.n], &from[..picked.n]);
-                    // SAFETY: the rows are within their values, and only this task writes them
-                    // (caller contract).
-                    unsafe {
-                        match quick.combine_rows {
-                            None => kernels::copy_rows_at::<T>(row, out, to, src, from),
-                            Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
-                        }
-                    }
-                }
+                let (numbers, ends) = self.run_addresses(m, x, ends, base);
+                let numbers = (numbers, run as usize);
+                // SAFETY: the caller upholds the contract for these queries.
+                unsafe { self.scatter_filtered::<T>(quick, pick, (m, own), numbers, (row, ends), &mut batch) }
             });
         }
+        let (to, from) = (even_offsets(self.dst_strides[last]), even_offsets(self.src_strides[last]));
         let mut rows = |b: QueryBatch<'_>| {
-            let (out, src) =
-                (out.wrapping_offset(b.out_offset as isize), src.wrapping_offset(b.src_offset as isize));
+            let (out, src) = (
+                ends[0].wrapping_offset(b.out_offset as isize),
+                ends[1].wrapping_offset(b.src_offset as isize),
+            );
             // SAFETY: the rows are within their values, and only this task writes them (caller
             // contract).
             b.for_each_in_bounds(&from, &mut |to, from| unsafe {
-                match quick.combine_rows {
-                    None => kernels::copy_rows_at::<T>(row, out, to, src, from),
-                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
-                }
+                quick.write_rows::<T>(row, (out, to), (src, from))
             });
         };
         self.for_each_run((a, e), (0, count), |x, run| {
             // SAFETY: the caller upholds the contract for these queries.
             unsafe { self.for_each_batch(quick, (x, run), &to, own, base, &mut rows) }
         });
+    }
+    /// Returns the address of the indices of a run of queries from `x` on, and the addresses of the
+    /// first rows of the result and of the source, without what the indices add.
+    #[inline(always)]
+    fn run_addresses(
+        &self,
+        m: &BoundIndex,
+        x: &LoopVec,
+        [out, src]: [*mut u8; 2],
+        base: &[*mut u8],
+    ) -> (*mut u8, [*mut u8; 2]) {
+        let at = |st: &LoopVec| (0..self.num_query_loops).map(|d| x[d] * st[d]).sum::<i64>() as isize;
+        let numbers = base[m.slot as usize].wrapping_offset(m.offset as isize + at(&m.strides));
+        let (out, src) =
+            (out.wrapping_offset(at(&self.dst_strides)), src.wrapping_offset(at(&self.src_strides)));
+        (numbers, [out, src])
+    }
+    /// Scatters the updates of a run of queries whose rows this task owns.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for these queries, whose contiguous indices are at `numbers`.
+    #[inline(always)]
+    unsafe fn scatter_filtered<T: ElementWord>(
+        &self,
+        quick: &BatchedRows,
+        pick: IndexFilter,
+        (m, own): (&BoundIndex, (i64, i64)),
+        (numbers, run): (*mut u8, usize),
+        (row, [out, src]): (usize, [*mut u8; 2]),
+        FilteredRows { picked, to, from }: &mut FilteredRows,
+    ) {
+        let (last, reach) = (self.num_query_loops - 1, m.bounds(own));
+        let mut k = 0;
+        while k < run {
+            // SAFETY: there are indices for all queries (caller contract).
+            k = unsafe { pick(numbers.cast(), (k, run), &reach, picked) };
+            if let Some(combine) = quick.combine_filtered {
+                let step = self.src_strides[last] as isize;
+                // SAFETY: the elements are within their values, and only this task writes them
+                // (caller contract).
+                unsafe { combine(picked, (out, m.target_stride as isize), (src, step)) }
+                continue;
+            }
+            for i in 0..picked.n {
+                let which = i64::from(picked.positions[i]);
+                to[i] = which * self.dst_strides[last] + i64::from(picked.rows[i]) * m.target_stride;
+                from[i] = which * self.src_strides[last];
+            }
+            // SAFETY: the rows are within their values, and only this task writes them (caller
+            // contract).
+            unsafe { quick.write_rows::<T>(row, (out, &to[..picked.n]), (src, &from[..picked.n])) }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{BoundPartial, GatherScatterKernel, LoopBox, RowOwnership, ScatterTarget};
 use crate::core::types::DType;
+use crate::exec::compile::element_word::ElementWord;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::kernels::SliceKernel as Fun;
 use std::mem::MaybeUninit;
@@ -26,18 +27,6 @@ pub(super) unsafe fn read_index(p: *const u8, dtype: DType) -> i64 {
         }
     }
 }
-
-/// An unsigned integer with the size of an element, as which elements are moved.
-pub(super) trait ElementWord: Copy {
-    /// Returns the word with these low bits.
-    fn from_bits(bits: u128) -> Self;
-}
-macro_rules! words {
-    ($($t:ty),*) => { $(impl ElementWord for $t {
-        fn from_bits(bits: u128) -> $t { bits as $t }
-    })* };
-}
-words!(u8, u16, u32, u64, u128);
 
 /// A query, and the row that its indices select.
 struct QueryHit<'a> {
@@ -74,14 +63,14 @@ impl GatherScatterKernel {
         if a >= e {
             return;
         }
-        if q == 0 {
-            // SAFETY: the caller upholds the contract for the only query.
-            return unsafe { self.for_each_in_run(lo, 1, base, &owned, &mut f) };
-        }
         // SAFETY: the caller upholds the contract for these queries.
-        self.for_each_run((lo, hi), (a, e), |x, run| unsafe {
-            self.for_each_in_run(x, run, base, &owned, &mut f)
-        });
+        let mut each = |x: &LoopVec, run| unsafe { self.for_each_in_run(x, run, base, &owned, &mut f) };
+        if q == 0 {
+            // (there is a single query)
+            each(lo, 1);
+        } else {
+            self.for_each_run((lo, hi), (a, e), each);
+        }
     }
     /// Calls `f` for each run of queries along the last query loop, with the start and length of
     /// the run.
@@ -178,7 +167,7 @@ impl GatherScatterKernel {
         steps: (i64, i64),
         base: &[*mut u8],
     ) {
-        if let (Some(quick), false) = (&self.batched, cfg!(target_family = "wasm")) {
+        if let Some(quick) = self.batched() {
             // SAFETY: the caller upholds the contract for these queries.
             return unsafe { self.gather_batched::<T>(quick, part, steps, base) };
         }
@@ -251,7 +240,7 @@ impl GatherScatterKernel {
             if let RowOwnership::Loop(l) = p.ownership {
                 (a[l], e[l]) = (lo, hi);
             }
-            if let (Some(quick), false) = (&self.batched, cfg!(target_family = "wasm")) {
+            if let Some(quick) = self.batched() {
                 // SAFETY: the caller upholds the contract for the updates of these rows.
                 unsafe { self.scatter_batched::<T>(quick, p, (&a, &e), (lo, hi), [out, from], base) }
                 continue;

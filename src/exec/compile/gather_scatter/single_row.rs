@@ -1,20 +1,10 @@
 //! Gathers and scatters of a single contiguous row, such as an iteration's row of a cache.
 
-use super::general::{ElementWord, combine, copy, fill, read_index};
+use super::general::{combine, copy, fill, read_index};
 use super::{BoundPartial, GatherScatterKernel, ScatterTarget};
+use crate::exec::compile::element_word::{ElementWord, with_word};
 
 impl GatherScatterKernel {
-    /// Returns true if there is a single contiguous row: no query loop, and no window.
-    pub(super) fn has_single_row(&self) -> bool {
-        let size = self.element_bytes as i64;
-        let run = match self.num_loops {
-            0 => true,
-            1 => self.src_strides[0] == size && self.dst_strides[0] == size,
-            _ => false,
-        };
-        let masked = self.scatter.is_none() && self.partials.iter().any(|p| !p.boxes.is_empty());
-        self.num_query_loops == 0 && run && !masked && self.indices.iter().all(|m| m.window.is_none())
-    }
     /// Runs the operation.
     ///
     /// This is not inlined in the general path, whose bookkeeping takes longer than a single row
@@ -24,32 +14,15 @@ impl GatherScatterKernel {
     /// The contract of `run` holds.
     #[inline(never)]
     pub(super) unsafe fn run_single_row(&self, base: &[*mut u8]) {
-        // SAFETY: the caller upholds the contract of `run`.
-        unsafe {
-            match self.element_bytes {
-                1 => self.single_row_of::<u8>(base),
-                2 => self.single_row_of::<u16>(base),
-                4 => self.single_row_of::<u32>(base),
-                8 => self.single_row_of::<u64>(base),
-                _ => self.single_row_of::<u128>(base),
-            }
-        }
-    }
-    /// Runs all partials, for elements of one size.
-    ///
-    /// # Safety
-    /// The contract of `run` holds.
-    #[inline(always)]
-    unsafe fn single_row_of<T: ElementWord>(&self, base: &[*mut u8]) {
-        for part in &self.partials {
-            // SAFETY: the caller upholds the contract of `run`.
+        with_word!(self.element_bytes, T => for part in &self.partials {
+            // SAFETY: the caller upholds the contract of `run`, and `T` has the size of an element.
             unsafe {
                 match &self.scatter {
                     Some(p) => self.scatter_single_row::<T>(p, part, base),
                     None => self.gather_single_row::<T>(part, base),
                 }
             }
-        }
+        })
     }
     /// Returns the offset in bytes of the row that the indices select; `None` if there is none.
     ///
@@ -74,6 +47,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds.
+    #[inline(always)]
     unsafe fn gather_single_row<T: ElementWord>(&self, part: &BoundPartial, base: &[*mut u8]) {
         let out = base[self.out as usize].wrapping_offset(part.out_offset as isize);
         let from = base[self.src_slot as usize]
@@ -92,6 +66,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds.
+    #[inline(always)]
     unsafe fn scatter_single_row<T: ElementWord>(
         &self,
         p: &ScatterTarget,

@@ -3,9 +3,11 @@
 //! A task sorts the updates of the rows that it owns. (The general path copies a row first, and
 //! then reads and writes it in memory again for each update.)
 
+use super::batched::BatchedRows;
 use super::{BoundPartial, GatherScatterKernel, RowOwnership};
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::exec::compile::task_kernel::KernelTask;
 use crate::ir::program::loop_nest::Reducer;
 use crate::kernels;
 use crate::kernels::{AddCursor, AddSorted, PickedRows, SortedUpdatesView};
@@ -29,7 +31,12 @@ impl GatherScatterKernel {
     /// Returns the kernel that adds sorted updates, if sorting pays for this scatter.
     /// The updates must be contiguous rows of float32, each found by one index, that are added to
     /// the rows of a dense result.
-    pub(super) fn choose_sorted_add(&self, dtype: DType, combine: Option<Reducer>) -> Option<AddSorted> {
+    pub(super) fn choose_sorted_add(
+        &self,
+        rows: &BatchedRows,
+        dtype: DType,
+        combine: Option<Reducer>,
+    ) -> Option<AddSorted> {
         let p = self.scatter.as_ref()?;
         let [m] = &self.indices[..] else { return None };
         let (row, bytes) = (self.ext[1], self.ext[1] * self.element_bytes as i64);
@@ -38,9 +45,9 @@ impl GatherScatterKernel {
             && (p.init.is_none() || p.contiguous);
         let fits = (dtype, combine) == (DType::F32, Some(Reducer::Add))
             && self.num_loops == 2
-            && self.num_batched_updates().is_some()
+            && self.has_row_updates()
             && matches!(p.ownership, RowOwnership::Indexed(0))
-            && self.batched.as_ref()?.filter_indices.is_some()
+            && rows.filter_indices.is_some()
             && dense;
         let worth = row >= MIN_ROW_ELEMENTS
             && p.num_rows * bytes >= MIN_RESULT_BYTES
@@ -49,12 +56,12 @@ impl GatherScatterKernel {
     }
     /// Returns true if the scatter sorts its updates.
     pub(crate) fn sorts_updates(&self) -> bool {
-        self.sorted_add.is_some() && !size_optimized!()
+        self.sorted_add().is_some()
     }
-    /// Returns the rows of the result that task `i` of `chunks` computes.
-    pub(crate) fn task_rows(&self, i: i64, chunks: i64) -> (i64, i64) {
-        let rows = self.scatter.as_ref().map_or(0, |p| p.num_rows);
-        (rows * i / chunks, rows * (i + 1) / chunks)
+    /// Returns the rows of the result that a task computes.
+    pub(crate) fn task_rows(&self, task: KernelTask) -> (i64, i64) {
+        let rows = task.share_of(self.scatter.as_ref().map_or(0, |p| p.num_rows));
+        (rows.start, rows.end)
     }
     /// Returns the size of a row of updates, in bytes.
     pub(crate) fn row_bytes(&self) -> usize {
@@ -68,12 +75,12 @@ impl GatherScatterKernel {
     }
     /// Gathers rows `a..b` by the indices at positions `these` instead of those at `a..b`.
     ///
-    /// `room` points to space for these indices.
+    /// `scratch` points to space for these indices.
     ///
     /// # Safety
     /// The contract of `run` holds for result rows `a..b` and for the source rows of the indices at
     /// the positions `these`. `these` has `b - a` positions, each within the list of indices.
-    /// `room` points to space for as many int32 elements, which no other thread uses.
+    /// `scratch` points to space for as many int32 elements, which no other thread uses.
     pub(crate) unsafe fn gather_permuted(
         &self,
         (a, b): (i64, i64),
@@ -84,15 +91,16 @@ impl GatherScatterKernel {
         let [m] = &self.indices[..] else { return };
         let (slot, off, to) = (m.slot as usize, m.offset as isize, scratch.cast::<i32>());
         let numbers = base[slot].wrapping_offset(off).cast::<i32>();
-        for (k, which) in these.iter().enumerate() {
-            // SAFETY: there is an int32 index at position `which`, and `room` has space for element
-            // `k` (caller contract).
-            unsafe { *to.wrapping_add(k) = *numbers.wrapping_add(*which as usize) }
-        }
         let kept = std::mem::replace(&mut base[slot], scratch.wrapping_offset(-off - a as isize * 4));
-        // SAFETY: positions `a..b` of the slot now have the indices at `room`, and the caller
-        // upholds the contract of `run` for their rows.
-        unsafe { self.run_rows((a, b), base) }
+        // SAFETY: there is an int32 index at each position of `these`, and `scratch` has space for
+        // all of them (caller contract). They then are at positions `a..b` of the slot, and the
+        // caller upholds the contract of `run` for their rows.
+        unsafe {
+            for (k, which) in these.iter().enumerate() {
+                *to.wrapping_add(k) = *numbers.wrapping_add(*which as usize);
+            }
+            self.run_rows((a, b), base);
+        }
         base[slot] = kept;
     }
     /// Calls `f` with the updates of these rows, a batch at a time.
@@ -100,8 +108,7 @@ impl GatherScatterKernel {
     /// # Safety
     /// The contract of `run` holds.
     unsafe fn for_each_filtered(&self, rows: (i64, i64), base: &[*mut u8], mut f: impl FnMut(&PickedRows)) {
-        let (Some(pick), [m]) = (self.batched.as_ref().and_then(|q| q.filter_indices), &self.indices[..])
-        else {
+        let (Some(pick), [m]) = (self.batched().and_then(|q| q.filter_indices), &self.indices[..]) else {
             return;
         };
         let reach = m.bounds(rows);
@@ -147,26 +154,20 @@ impl GatherScatterKernel {
         let rows = (hi - lo) as usize;
         let first: *mut u32 = memory.cast();
         // SAFETY: `memory` has `rows + 1 + n` initialized and aligned words, which no other code
-        // uses (caller contract).
-        let (at, which) = unsafe {
-            let at = std::slice::from_raw_parts_mut(first, rows + 1);
-            (at, std::slice::from_raw_parts_mut(first.add(rows + 1), n))
-        };
-        at.fill(0);
-        // SAFETY: the caller upholds the contract of `run`.
+        // uses, and the contract of `run` holds (caller contract).
         unsafe {
+            let at = std::slice::from_raw_parts_mut(first, rows + 1);
+            let which = std::slice::from_raw_parts_mut(first.add(rows + 1), n);
+            at.fill(0);
             self.for_each_filtered((lo, hi), base, |p| {
                 p.rows[..p.n].iter().for_each(|place| at[(i64::from(*place) - lo) as usize + 1] += 1);
             });
-        }
-        let mut sum = 0;
-        for at in at.iter_mut() {
-            sum += *at;
-            *at = sum;
-        }
-        // the cursor of each row moves from the start to the end of its updates
-        // SAFETY: the caller upholds the contract of `run`.
-        unsafe {
+            let mut sum = 0;
+            for at in at.iter_mut() {
+                sum += *at;
+                *at = sum;
+            }
+            // the cursor of each row moves from the start to the end of its updates
             self.for_each_filtered((lo, hi), base, |p| {
                 for (row, k) in p.rows[..p.n].iter().zip(&p.positions) {
                     let at = &mut at[(i64::from(*row) - lo) as usize];
@@ -174,8 +175,8 @@ impl GatherScatterKernel {
                     *at += 1;
                 }
             });
+            SortedUpdates { rows: (lo, hi), ends: &at[..rows], updates: &which[..sum as usize] }
         }
-        SortedUpdates { rows: (lo, hi), ends: &at[..rows], updates: &which[..sum as usize] }
     }
     /// Adds the sorted updates `some`, continuing at `at`, and returns where to continue.
     ///
@@ -192,7 +193,7 @@ impl GatherScatterKernel {
         turn: Option<*const u8>,
         base: &[*mut u8],
     ) -> AddCursor {
-        let (Some(p), Some(add), [part]) = (&self.scatter, self.sorted_add, &self.partials[..]) else {
+        let (Some(p), Some(add), [part]) = (&self.scatter, self.sorted_add(), &self.partials[..]) else {
             return at;
         };
         let BoundPartial { out_offset: to, operand_offsets: ahead, .. } = part;

@@ -4,6 +4,8 @@ use super::{ContractionBlock, MatmulKernel, MatrixOperand};
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::codegen::values::{MemAccess, POSITION_SLOT};
 use crate::exec::compile::index::MAX_LOOPS;
+#[cfg(doc)]
+use crate::exec::compile::task_kernel::TaskKernel;
 use crate::kernels::gemm::ProductKind;
 use crate::partition::fusion::policy::rows_dominate;
 use smallvec::SmallVec;
@@ -101,7 +103,7 @@ impl MatmulKernel {
     /// Computes all of the result at rows `a..b` of the value.
     ///
     /// # Safety
-    /// The contract of [`MatmulKernel::run`] holds for these rows; of the value, only these rows
+    /// The contract of [`TaskKernel::run`] holds for these rows; of the value, only these rows
     /// need to be in memory.
     pub(crate) unsafe fn run_rows(
         &self,

@@ -5,11 +5,12 @@
 //! reads is therefore never in memory as a whole.
 
 use super::BufferLocation;
-use super::build::value_bytes;
 use super::row_exec::memory_accesses;
 use super::row_fusion::{BoundGroups, ChainBuilder};
+use crate::exec::compile::elementwise::stored_values;
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::matmul::{MatmulKernel, RowDims};
+use crate::exec::compile::task_kernel::TaskKernel;
 use crate::partition::Slot;
 use crate::partition::fusion::policy::{MAX_BATCH_BYTES, MIN_BATCHES, MIN_SHARED_US, choose_batch_rows};
 use std::collections::{BTreeSet, HashMap};
@@ -83,8 +84,8 @@ impl BoundGroups<'_> {
         let (mut beside, mut cost, mut widest) = (1, 0.0, 1);
         let mut seen = |all: &mut MatmulNeighbours, p: &MatmulKernel, along: &RowDims, s: Slot| {
             beside = p.rows_per_matrix(along);
-            cost += p.cost_us;
-            widest = widest.max(value_bytes(g.program, s) as i64 / c.num_rows);
+            cost += p.cost_us();
+            widest = widest.max(g.program.value_bytes(s) as i64 / c.num_rows);
             all.batched.push(s);
         };
         for k in index.readers_of(&c.values) {
@@ -93,7 +94,7 @@ impl BoundGroups<'_> {
                 |s: &&Slot| g.program.ops[item].sources().iter().any(|x| g.program.alias_root(*x) == **s);
             let Some(s) = c.values.iter().find(reads).filter(|_| !not(k)) else { continue };
             if let Some((p, along)) = self.consumer_matmul(g, k, *s, c) {
-                seen(&mut all, &p, &along, *s);
+                seen(&mut all, p, &along, *s);
                 all.after.push((k, along));
             }
         }
@@ -101,7 +102,7 @@ impl BoundGroups<'_> {
             if g.groups[k].level < c.first_level && !not(k) {
                 let Some((p, along, made)) = self.producer_matmul(g, k, c) else { continue };
                 for s in &made {
-                    seen(&mut all, &p, &along, *s);
+                    seen(&mut all, p, &along, *s);
                 }
                 all.before.push((k, along));
                 all.produced.extend(made);
@@ -118,11 +119,11 @@ impl BoundGroups<'_> {
         k: usize,
         s: Slot,
         c: &ChainBuilder,
-    ) -> Option<(MatmulKernel, RowDims)> {
+    ) -> Option<(&MatmulKernel, RowDims)> {
         if !self.matmul_results(g, k).iter().all(|s| self.is_in_own_memory(*s)) {
             return None;
         }
-        let p = (self.bind_matmul)(g, k)?;
+        let p = self.matmul(k)?;
         let slot = (self.base + s) as u32;
         let along =
             p.consumes_rows(slot, c.num_rows, g.program.values[s].shape.num_elements() as i64 / c.num_rows)?;
@@ -141,7 +142,7 @@ impl BoundGroups<'_> {
         g: &FusionPlan<'_, '_>,
         k: usize,
         c: &ChainBuilder,
-    ) -> Option<(MatmulKernel, RowDims, Vec<Slot>)> {
+    ) -> Option<(&MatmulKernel, RowDims, Vec<Slot>)> {
         let made = self.matmul_results(g, k);
         let mut inner: HashMap<Slot, u32> = HashMap::new();
         for k in c.groups.iter().chain([&k]) {
@@ -149,7 +150,7 @@ impl BoundGroups<'_> {
                 *inner.entry(g.program.alias_root(s)).or_default() += 1;
             }
         }
-        let size = |s: Slot| value_bytes(g.program, s) as i64;
+        let size = |s: Slot| g.program.value_bytes(s) as i64;
         let private = |s: &Slot| {
             let uses = g.program.uses[*s];
             let alone = !uses.result && inner.get(s).copied().unwrap_or(0) == uses.readers;
@@ -161,7 +162,7 @@ impl BoundGroups<'_> {
         if !made.iter().all(|s| private(s) && c.groups.iter().all(|k| local(k, s))) {
             return None;
         }
-        let p = (self.bind_matmul)(g, k)?;
+        let p = self.matmul(k)?;
         let row = |x: u32| {
             let s = (x as usize).checked_sub(self.base).filter(|s| made.contains(s))?;
             Some(size(s) / c.num_rows)
@@ -174,9 +175,8 @@ impl BoundGroups<'_> {
     /// Returns the values in memory that a matmul and its epilogue compute.
     fn matmul_results(&self, g: &FusionPlan<'_, '_>, k: usize) -> Vec<Slot> {
         let FusionRoot::Matmul(item) = g.groups[k].root else { return Vec::new() };
-        let maps =
-            g.groups[k].members.iter().map(|m| g.elementwise_op(m.op).out).filter(|s| g.materialized[*s]);
-        let own = self.aliases[k].is_none().then(|| g.reduction_loops(item).out);
-        own.into_iter().chain(maps).collect()
+        let alias = self.groups[k].as_ref().and_then(|b| b.matmul_alias);
+        let own = alias.is_none().then(|| g.reduction_loops(item).out);
+        own.into_iter().chain(stored_values(g, k)).collect()
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! The nodes of a level are independent of one another, and a barrier separates two levels. The
 //! submodules implement the passes 4 and 6 to 9: `result_views`, `reuse` and `scatter_chains` share
-//! memory, `build` binds groups, allocates memory and schedules the nodes, `row_fusion` and
-//! `matmul_fusion` fuse rows, and `control` plans nested programs. `row_exec` executes fused rows,
-//! and `verify` checks lifetimes.
+//! memory, `bind` binds groups to memory, `allocate` finds memory for their values, and `build`
+//! calls them and schedules the nodes. `row_fusion`, `matmul_fusion` and `fused_kernel` fuse rows,
+//! `row_exec` executes them, and `control` plans nested programs. `verify` checks, in debug builds,
+//! that memory is shared only where it may be.
 
+mod allocate;
+mod bind;
 mod build;
 mod control;
+mod fused_kernel;
 mod matmul_fusion;
+mod planner;
 mod result_views;
 mod reuse;
 mod row_exec;
@@ -17,18 +22,12 @@ mod scatter_chains;
 #[cfg(debug_assertions)]
 mod verify;
 
-use super::gather_scatter::GatherScatterKernel;
-use super::index::LoopVec;
-use super::matmul::MatmulKernel;
-use super::reduction::ReductionKernel;
-use super::row_kernel::BoundRowKernel;
+use super::task_kernel::{KernelStage, TaskKernel};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{DType, Shape};
-use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::partition::{Slot, StepOrigin};
 pub(crate) use build::compile;
-pub(crate) use row_exec::RowFusionKernel;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::sync::Arc;
 
@@ -116,45 +115,8 @@ impl fmt::Display for IdleDonation {
     }
 }
 
-/// A copy of strided boxes, which runs on one thread.
-#[derive(Clone, Debug)]
-pub(crate) struct PackKernel {
-    /// The slot of the result.
-    pub(crate) out: u32,
-    /// The number of elements of the result.
-    pub(crate) elements: usize,
-    /// The size of an element, in bytes.
-    pub(crate) element_bytes: usize,
-    /// The bits of elements that no box covers.
-    pub(crate) fill: u128,
-    /// The boxes.
-    pub(crate) boxes: Vec<BoundCopyBox>,
-}
-
-/// A box to copy; offsets and strides are in bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct BoundCopyBox {
-    /// The source.
-    pub(crate) from: CopySource,
-    /// The sizes of the box.
-    pub(crate) ext: LoopVec,
-    /// The offset and the strides in the source.
-    pub(crate) src: (i64, LoopVec),
-    /// The offset and the strides in the result.
-    pub(crate) dst: (i64, LoopVec),
-}
-
-/// The source of a box: a slot, or the same bits everywhere.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum CopySource {
-    /// A slot.
-    Slot(u32),
-    /// Equal bits for every element.
-    Bits(u128),
-}
-
 /// A loop with a known trip count, with slots of the outermost plan.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct LoopKernel {
     /// The plan of the body.
     pub(crate) body: ExecutionPlan,
@@ -196,7 +158,7 @@ pub(crate) struct CarryBuffers {
 }
 
 /// A loop that runs while a condition holds.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct WhileKernel {
     /// The plan of the condition.
     pub(crate) cond: ExecutionPlan,
@@ -215,7 +177,7 @@ pub(crate) struct WhileKernel {
 }
 
 /// A choice among several plans.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct BranchKernel {
     /// The slot of the selector.
     pub(crate) selector: u32,
@@ -253,42 +215,45 @@ pub(crate) struct PrintValue {
     pub(crate) hidden: Axes,
 }
 
-/// The kernel of a node.
-#[derive(Clone, Debug)]
-pub(crate) enum NodeKernel {
-    /// An elementwise tile program; a task has `step` indices of dimension `split`.
-    Tiles { tiles: Box<TileProgram>, split: usize, step: i64 },
-    /// A matmul with its epilogue.
-    Matmul(Box<MatmulKernel>),
-    /// A reduction; if it has two stages, its spans, whose results are in this slot.
-    Reduction(Arc<ReductionKernel>, Option<u32>),
-    /// The second stage of a reduction, which combines the results of spans.
-    ReductionEnd(Arc<ReductionKernel>, u32),
-    /// A chain of kernels that runs a batch of rows at a time.
-    RowFusion(Box<RowFusionKernel>),
-    /// A copy of strided boxes.
-    Pack(Box<PackKernel>),
-    /// A row kernel; if it has two stages, the first, which fills this slot.
-    RowKernel(Arc<BoundRowKernel>, Option<u32>),
-    /// The second stage of a row kernel.
-    RowKernelEnd(Arc<BoundRowKernel>, u32),
-    /// A gather or a scatter.
-    GatherScatter(Box<GatherScatterKernel>),
-    /// A debug print.
-    Print(Box<PrintKernel>),
+/// Control flow, which all workers enter together.
+#[derive(Debug)]
+pub(crate) enum ControlKernel {
     /// A loop with a known trip count.
-    Loop(Box<LoopKernel>),
+    Loop(LoopKernel),
     /// A loop that runs while a condition holds.
-    While(Box<WhileKernel>),
+    While(WhileKernel),
     /// A choice among several plans.
-    Branch(Box<BranchKernel>),
+    Branch(BranchKernel),
 }
 
-impl NodeKernel {
-    /// Returns true for control flow, which all workers enter together.
-    pub(crate) fn is_control(&self) -> bool {
-        matches!(self, NodeKernel::Loop(_) | NodeKernel::While(_) | NodeKernel::Branch(_))
+impl ControlKernel {
+    /// Returns the nested plans, in the order in which they are listed in reports.
+    pub(crate) fn nested_plans(&self) -> SmallVec<[&ExecutionPlan; 2]> {
+        match self {
+            ControlKernel::Loop(l) => smallvec![&l.body],
+            ControlKernel::While(w) => smallvec![&w.cond, &w.body],
+            ControlKernel::Branch(b) => b.arms.iter().collect(),
+        }
     }
+    /// Returns the nested plans, as [`nested_plans`](Self::nested_plans).
+    pub(crate) fn nested_plans_mut(&mut self) -> SmallVec<[&mut ExecutionPlan; 2]> {
+        match self {
+            ControlKernel::Loop(l) => smallvec![&mut l.body],
+            ControlKernel::While(w) => smallvec![&mut w.cond, &mut w.body],
+            ControlKernel::Branch(b) => b.arms.iter_mut().collect(),
+        }
+    }
+}
+
+/// The kernel of a node.
+#[derive(Debug)]
+pub(crate) enum NodeKernel {
+    /// A stage of a kernel that runs as independent tasks.
+    Task(Arc<dyn TaskKernel>, KernelStage),
+    /// A debug print, which the engine runs.
+    Print(Box<PrintKernel>),
+    /// Control flow with nested plans, which the engine runs.
+    Control(Box<ControlKernel>),
 }
 
 /// The description of a node, for reports.
@@ -318,34 +283,57 @@ impl fmt::Display for NodeInfo {
     }
 }
 
-impl PlanLevel {
-    /// Returns true if all workers that execute the node in a nested plan pass a barrier.
-    fn has_barrier(&self) -> bool {
-        match &self.nodes[..] {
-            [PlanNode { kernel: NodeKernel::Loop(l), .. }] => l.length > 0 && l.body.has_barrier(),
-            _ => true,
+impl PlanNode {
+    /// Returns the control flow of the node, if it is control flow.
+    pub(crate) fn control(&self) -> Option<&ControlKernel> {
+        match &self.kernel {
+            NodeKernel::Control(k) => Some(k),
+            NodeKernel::Task(..) | NodeKernel::Print(_) => None,
         }
     }
+    /// Returns the implementation of the kernel and the reason for it, if there are several.
+    pub(crate) fn implementation(&self) -> Option<&'static str> {
+        match &self.kernel {
+            NodeKernel::Task(k, _) => k.implementation(),
+            NodeKernel::Print(_) | NodeKernel::Control(_) => None,
+        }
+    }
+    /// Returns the plans that are nested in the node.
+    pub(crate) fn nested_plans(&self) -> SmallVec<[&ExecutionPlan; 2]> {
+        self.control().map_or_else(SmallVec::new, ControlKernel::nested_plans)
+    }
 }
+
+impl PlanLevel {
+    /// Returns true if all workers that execute the level in a nested plan pass a barrier.
+    fn has_barrier(&self) -> bool {
+        let control = if let [n] = &self.nodes[..] { n.control() } else { None };
+        !matches!(control, Some(ControlKernel::Loop(l)) if l.length == 0 || !l.body.has_barrier())
+    }
+}
+
 impl ExecutionPlan {
     /// Returns true if no level has more than one task, so that more workers would only wait.
     pub(crate) fn is_sequential(&self) -> bool {
-        let one = |n: &PlanNode| match &n.kernel {
-            NodeKernel::Loop(l) => l.body.is_sequential(),
-            NodeKernel::While(w) => w.cond.is_sequential() && w.body.is_sequential(),
-            NodeKernel::Branch(b) => b.arms.iter().all(ExecutionPlan::is_sequential),
-            _ => n.num_tasks <= 1,
-        };
+        let one =
+            |n: &PlanNode| n.num_tasks <= 1 && n.nested_plans().into_iter().all(ExecutionPlan::is_sequential);
         self.levels.iter().all(|l| l.nodes.len() == 1 && l.nodes.iter().all(one))
     }
     /// Returns true if all workers that run this as a nested plan pass at least one barrier.
     pub(crate) fn has_barrier(&self) -> bool {
         self.levels.iter().any(PlanLevel::has_barrier)
     }
+    /// Calls `visit` with all levels, including those of nested plans.
+    pub(crate) fn visit_levels<'a>(&'a self, visit: &mut dyn FnMut(&'a PlanLevel)) {
+        for level in &self.levels {
+            visit(level);
+            level.nodes.iter().flat_map(PlanNode::nested_plans).for_each(|p| p.visit_levels(visit));
+        }
+    }
 }
 
 /// A kernel and its tasks.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PlanNode {
     /// The kernel.
     pub(crate) kernel: NodeKernel,
@@ -358,7 +346,7 @@ pub(crate) struct PlanNode {
 }
 
 /// Independent nodes, or one node of control flow.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PlanLevel {
     /// The number among all levels, including those of nested plans.
     pub(crate) id: usize,
@@ -369,7 +357,7 @@ pub(crate) struct PlanLevel {
 }
 
 /// The levels of a program, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ExecutionPlan {
     /// The levels.
     pub(crate) levels: Vec<PlanLevel>,

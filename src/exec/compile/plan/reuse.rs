@@ -11,7 +11,6 @@
 //! its initial value, if it has no other operand in that memory; all results of a chain of scatters
 //! are in the memory of the last.
 
-use super::build::value_bytes;
 use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters};
 use super::{DonatedBuffer, DonationPurpose, ResultPlan};
 use crate::core::util::small_sort;
@@ -161,7 +160,7 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
             }
             let fit = self.find_sharing(*was, *is, &readers);
             let Some(fit) =
-                fit.filter(|f| value_bytes(flow, *is) >= MIN_IN_PLACE_BYTES || self.costs_nothing(f))
+                fit.filter(|f| flow.value_bytes(*is) >= MIN_IN_PLACE_BYTES || self.costs_nothing(f))
             else {
                 return false;
             };
@@ -238,7 +237,7 @@ pub(super) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (V
         let to = puts.first_value(flow.alias_root(c.body_out));
         let fit = order
             .find_sharing(c.body_in, to, readers)
-            .filter(|f| value_bytes(flow, to) >= MIN_IN_PLACE_BYTES || order.costs_nothing(f));
+            .filter(|f| flow.value_bytes(to) >= MIN_IN_PLACE_BYTES || order.costs_nothing(f));
         alone.push(fit.is_some());
         if let Some(fit) = fit {
             order.add_dependencies(&fit.predecessors, fit.producer);
@@ -261,85 +260,126 @@ pub(super) fn assign_donated(
 ) -> BufferReuse {
     let (flow, n) = (g.program, g.groups.len());
     let mut reuse = BufferReuse { overwrites: vec![SmallVec::new(); n], ..BufferReuse::default() };
+    let args = usable_arguments(flow, donated, outs);
+    if args.is_empty() && chainable_scatters(flow).is_empty() {
+        return reuse;
+    }
+    let slots: Vec<Slot> = args.iter().map(|i| flow.ins[*i]).collect();
+    let mut order = GroupOrder::from_plan(g);
+    let readers = order.reader_ops(&slots);
+    reuse.scatter_chains = order.share_scatter_chains();
+    let taken = vec![false; args.len()];
+    let mut donations = DonationAssigner { flow, args, slots, readers, taken, order, reuse };
+    // carries first, because a loop needs a second buffer otherwise
+    donations.assign_carries();
+    // then results that are stored over operands of their group, and then results that are computed
+    // after all reads of the argument
+    donations.assign_results(outs, true);
+    donations.assign_results(outs, false);
+    donations.order.update_levels();
+    donations.assign_scratch();
+    donations.reuse
+}
+
+/// Returns the donated arguments whose memory may be written, by number.
+fn usable_arguments(flow: &BufferProgram<'_>, donated: &[bool], outs: &[Option<ResultPlan>]) -> Vec<usize> {
     let returned = |i: usize| {
         let is = |o: &ResultPlan| matches!(o, ResultPlan::Argument(a) | ResultPlan::View { arg: a, .. } if *a == i);
         outs.iter().flatten().any(is)
     };
     let given = donated.iter().enumerate().filter(|(_, d)| **d).map(|(i, _)| i);
     let mut args: Vec<usize> = given
-        .filter(|i| flow.ins.get(*i).is_some_and(|s| value_bytes(flow, *s) > 0) && !returned(*i))
+        .filter(|i| flow.ins.get(*i).is_some_and(|s| flow.value_bytes(*s) > 0) && !returned(*i))
         .collect();
     args.dedup_by_key(|i| flow.ins[*i]);
-    if args.is_empty() && chainable_scatters(flow).is_empty() {
-        return reuse;
+    args
+}
+
+/// Assigns uses to the memory of donated arguments.
+struct DonationAssigner<'g, 'f, 'p> {
+    /// The program.
+    flow: &'f BufferProgram<'p>,
+    /// The arguments, by number.
+    args: Vec<usize>,
+    /// Their values.
+    slots: Vec<Slot>,
+    /// The operations that read each of them.
+    readers: Vec<Vec<usize>>,
+    /// True for each argument that has a use.
+    taken: Vec<bool>,
+    /// The order of groups.
+    order: GroupOrder<'g, 'f, 'p>,
+    /// The uses so far.
+    reuse: BufferReuse,
+}
+
+impl DonationAssigner<'_, '_, '_> {
+    /// Records the use of argument `k`, and returns its index among the donated buffers.
+    fn take(&mut self, k: usize, purpose: DonationPurpose) -> usize {
+        let bytes = self.flow.value_bytes(self.slots[k]);
+        self.taken[k] = true;
+        self.reuse.donated.push(DonatedBuffer { arg: self.args[k], bytes, purpose });
+        self.reuse.donated.len() - 1
     }
-    let slots: Vec<Slot> = args.iter().map(|i| flow.ins[*i]).collect();
-    let mut order = GroupOrder::from_plan(g);
-    let (readers, puts) = (order.reader_ops(&slots), order.share_scatter_chains());
-    let mut taken = vec![false; args.len()];
-    let donation = |k: usize, purpose: DonationPurpose| DonatedBuffer {
-        arg: args[k],
-        bytes: value_bytes(flow, slots[k]),
-        purpose,
-    };
-    // carries first, because a loop needs a second buffer otherwise
-    for (item, what) in flow.ops.iter().enumerate() {
-        for (c, carry, over) in donatable_carries(flow, what) {
-            let Some(k) = slots.iter().position(|s| *s == flow.alias_root(carry.init)) else { continue };
-            let Some(before) =
-                order.required_predecessors(order.plan.op_groups[item], &readers[k]).filter(|_| !taken[k])
-            else {
-                continue;
-            };
-            order.add_dependencies(&before, order.plan.op_groups[item]);
-            taken[k] = true;
-            reuse.donated.push(donation(k, DonationPurpose::Carry));
-            match over {
-                true => reuse.in_donated.push((carry.result, reuse.donated.len() - 1)),
-                false => reuse.alternates.push((item, c, reuse.donated.len() - 1)),
+    /// Gives arguments to the buffers of carries that start from them.
+    fn assign_carries(&mut self) {
+        let flow = self.flow;
+        for (item, what) in flow.ops.iter().enumerate() {
+            let group = self.order.plan.op_groups[item];
+            for (c, carry, over) in donatable_carries(flow, what) {
+                let init = flow.alias_root(carry.init);
+                let Some(k) = self.slots.iter().position(|s| *s == init) else { continue };
+                let before = self.order.required_predecessors(group, &self.readers[k]);
+                let Some(before) = before.filter(|_| !self.taken[k]) else { continue };
+                self.order.add_dependencies(&before, group);
+                let donation = self.take(k, DonationPurpose::Carry);
+                match over {
+                    true => self.reuse.in_donated.push((carry.result, donation)),
+                    false => self.reuse.alternates.push((item, c, donation)),
+                }
             }
         }
     }
-    // then results that are stored over operands of their group, and then results that are computed
-    // after all reads of the argument
-    for over in [true, false] {
+    /// Gives arguments to results of the same size: those that are stored over an operand of their
+    /// group, if `over` is true, and otherwise those that are computed after all reads.
+    fn assign_results(&mut self, outs: &[Option<ResultPlan>], over: bool) {
+        let flow = self.flow;
         for (o, out) in flow.outs.iter().zip(outs) {
             let o = flow.alias_root(*o);
-            if out.is_some() || reuse.in_donated.iter().any(|x| x.0 == o) {
+            if out.is_some() || self.reuse.in_donated.iter().any(|x| x.0 == o) {
                 continue;
             }
-            let begun = puts.first_value(o);
-            let Some(maker) = order.plan.defs[begun].map(|d| d.group) else { continue };
+            let begun = self.reuse.scatter_chains.first_value(o);
+            let Some(maker) = self.order.plan.defs[begun].map(|d| d.group) else { continue };
             let fits = |k: usize| {
-                let reads = readers[k].iter().any(|i| order.plan.op_groups[*i] == maker);
-                let fit = if reads == over { order.find_sharing(slots[k], begun, &readers[k]) } else { None };
+                let readers = &self.readers[k];
+                let reads = readers.iter().any(|i| self.order.plan.op_groups[*i] == maker);
+                let fit =
+                    if reads == over { self.order.find_sharing(self.slots[k], begun, readers) } else { None };
                 Some((k, fit?))
             };
-            let size = value_bytes(flow, o);
-            let free = (0..args.len()).filter(|k| !taken[*k] && value_bytes(flow, slots[*k]) == size);
-            let Some((k, fit)) = free.into_iter().find_map(fits) else { continue };
-            order.add_dependencies(&fit.predecessors, fit.producer);
-            taken[k] = true;
+            let size = flow.value_bytes(o);
+            let free = |k: &usize| !self.taken[*k] && flow.value_bytes(self.slots[*k]) == size;
+            let Some((k, fit)) = (0..self.args.len()).filter(free).find_map(fits) else { continue };
+            self.order.add_dependencies(&fit.predecessors, fit.producer);
             if fit.overwrites_read {
-                reuse.overwrites[fit.producer].push((begun, slots[k]));
+                self.reuse.overwrites[fit.producer].push((begun, self.slots[k]));
             }
-            reuse.donated.push(donation(k, DonationPurpose::Result));
-            reuse.in_donated.push((o, reuse.donated.len() - 1));
+            let donation = self.take(k, DonationPurpose::Result);
+            self.reuse.in_donated.push((o, donation));
         }
     }
-    order.update_levels();
-    reuse.scatter_chains = puts;
-    // the other arguments are scratch after their last read
-    for k in (0..args.len()).filter(|k| !taken[*k]) {
-        let after =
-            readers[k].iter().map(|i| order.plan.groups[order.plan.op_groups[*i]].level).max().unwrap_or(0);
-        reuse.donated.push(donation(k, DonationPurpose::Scratch));
-        reuse.free_blocks.push((
-            reuse.donated.len() - 1,
-            FreeBlock { bytes: value_bytes(flow, slots[k]), free_after_level: after },
-        ));
+    /// Makes the other arguments scratch after their last read.
+    fn assign_scratch(&mut self) {
+        for k in (0..self.args.len()).filter(|k| !self.taken[*k]).collect::<Vec<usize>>() {
+            let plan = &self.order.plan;
+            let levels = self.readers[k].iter().map(|i| plan.groups[plan.op_groups[*i]].level);
+            let free_after_level = levels.max().unwrap_or(0);
+            let bytes = self.flow.value_bytes(self.slots[k]);
+            let donation = self.take(k, DonationPurpose::Scratch);
+            self.reuse.free_blocks.push((donation, FreeBlock { bytes, free_after_level }));
+        }
     }
-    reuse
 }
 
 /// Returns the carries whose initial values the operation does not read in any other way.

@@ -10,8 +10,8 @@ use crate::exec::compile::index::MAX_LOOPS;
 use crate::exec::compile::matmul::{MatmulKernel, RowDims};
 use crate::exec::compile::reduction::ReductionKernel;
 use crate::exec::compile::row_program::RowProgram;
+use crate::exec::compile::task_kernel::{KernelTask, SlotAccess, TaskKernel};
 use crate::kernels::AddCursor;
-use std::sync::Arc;
 
 /// A stage of a fused node.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) enum FusedStage {
     /// An elementwise tile program.
     Tiles(Box<TileProgram>),
     /// A reduction.
-    Reduction(Arc<ReductionKernel>),
+    Reduction(Box<ReductionKernel>),
     /// A gather of rows, which is the first stage.
     Gather(Box<GatherScatterKernel>),
     /// The last stage; its initial value is written before the first batch.
@@ -27,14 +27,20 @@ pub(super) enum FusedStage {
 }
 
 impl FusedStage {
+    /// Calls `visit` with the slots that the stage accesses.
+    fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        match self {
+            FusedStage::Tiles(t) => t.visit_accesses(visit),
+            FusedStage::Reduction(f) => f.visit_accesses(visit),
+            FusedStage::Gather(k) | FusedStage::Scatter(k) => k.visit_accesses(visit),
+        }
+    }
     /// Returns true if the stage uses the slot.
     fn uses(&self, slot: u32) -> bool {
-        match self {
-            FusedStage::Tiles(t) => memory_accesses(t).any(|m| m.slot == slot),
-            FusedStage::Reduction(f) => f.out == slot || memory_accesses(&f.input).any(|m| m.slot == slot),
-            // (gathered or scattered rows have separate buffers)
-            FusedStage::Gather(_) | FusedStage::Scatter(_) => true,
-        }
+        // (gathered or scattered rows have separate buffers)
+        let mut found = matches!(self, FusedStage::Gather(_) | FusedStage::Scatter(_));
+        self.visit_accesses(&mut |a| found |= a.slot == slot);
+        found
     }
 }
 
@@ -99,6 +105,9 @@ pub(super) fn pack_scratch(
     end
 }
 
+/// Matmuls that run on the rows of a chain, with their row dimensions.
+pub(super) type MatmulStages = Vec<(Box<MatmulKernel>, RowDims)>;
+
 /// A chain of stages that runs on some rows, then on the next ones.
 #[derive(Clone, Debug)]
 pub(crate) struct RowFusionKernel {
@@ -109,9 +118,9 @@ pub(crate) struct RowFusionKernel {
     /// The stages, in order.
     pub(super) stages: Vec<FusedStage>,
     /// The matmuls that run before the stages, on the same rows.
-    pub(super) before: Vec<(Box<MatmulKernel>, RowDims)>,
+    pub(super) before: MatmulStages,
     /// The matmuls that run after the stages.
-    pub(super) after: Vec<(Box<MatmulKernel>, RowDims)>,
+    pub(super) after: MatmulStages,
     /// The values of which only a batch of rows is in memory.
     pub(super) scratch: Vec<ScratchBuffer>,
     /// The size of all scratch buffers, in bytes.
@@ -122,13 +131,50 @@ pub(crate) struct RowFusionKernel {
     ///
     /// Each task then computes the updates of the result rows that it owns.
     pub(super) sorts_updates: bool,
+    /// The number of tasks.
+    pub(super) num_tasks: i64,
+    /// The approximate cost, in microseconds.
+    pub(super) cost_us: f64,
+}
+
+impl TaskKernel for RowFusionKernel {
+    fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        let mut outside = |a: SlotAccess| {
+            if self.scratch.iter().all(|s| s.slot != a.slot) {
+                visit(a);
+            }
+        };
+        self.stages.iter().for_each(|s| s.visit_accesses(&mut outside));
+        self.before.iter().chain(&self.after).for_each(|(k, _)| k.visit_accesses(&mut outside));
+    }
+    fn num_tasks(&self) -> i64 {
+        self.num_tasks
+    }
+    fn cost_us(&self) -> f64 {
+        self.cost_us
+    }
+    fn limit_tasks(&mut self, most: i64) {
+        self.num_tasks = self.max_tasks().min(most);
+    }
+    unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
+        if let (true, Some(FusedStage::Scatter(p)), false) =
+            (self.sorts_updates, self.stages.last(), size_optimized!())
+        {
+            // SAFETY: the values that this task accesses are valid (caller contract), and
+            // `task_rows` gives the result rows of this task only.
+            return unsafe { self.run_sorted(p, p.task_rows(task), memory, scratch) };
+        }
+        let (each, units) = (self.rows_per_unit(), task.share_of(self.num_units()));
+        // SAFETY: the caller upholds the contract for these rows.
+        unsafe { self.run_rows(units.start * each, (units.end * each).min(self.num_rows), memory, scratch) }
+    }
 }
 
 impl RowFusionKernel {
     /// Returns the maximum number of tasks.
-    pub(crate) fn max_tasks(&self) -> i64 {
+    pub(super) fn max_tasks(&self) -> i64 {
         match self.stages.last() {
-            Some(FusedStage::Scatter(p)) if self.sorts_updates => p.num_tasks,
+            Some(FusedStage::Scatter(p)) if self.sorts_updates => p.num_tasks(),
             // the rows that a scatter updates belong to one task
             Some(FusedStage::Scatter(_)) => 1,
             _ => self.num_units(),
@@ -142,52 +188,35 @@ impl RowFusionKernel {
     fn num_units(&self) -> i64 {
         (self.num_rows + self.rows_per_unit() - 1) / self.rows_per_unit()
     }
-    /// Runs task `i` of `chunks`.
+    /// Runs all stages on rows `a..end`, a batch at a time.
     ///
     /// # Safety
-    /// The contract of `interpreter::run` holds for the values that this task accesses. `base`
-    /// belongs to this worker, which sets the entries of its scratch slots.
-    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
-        if let (true, Some(FusedStage::Scatter(p)), false) =
-            (self.sorts_updates, self.stages.last(), size_optimized!())
-        {
-            // SAFETY: the values that this task accesses are valid (caller contract of `run`), and
-            // `task_rows` gives the result rows of this task only.
-            return unsafe { self.run_sorted(p, p.task_rows(i, chunks), base, scratch) };
-        }
-        let (whole, most) = (self.rows_per_unit(), self.num_units());
-        let (mut a, end) = (most * i / chunks * whole, (most * (i + 1) / chunks * whole).min(self.num_rows));
+    /// The contract of [`TaskKernel::run`] holds for these rows; this sets the entries of the
+    /// scratch slots.
+    unsafe fn run_rows(&self, mut a: i64, end: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
         let scratch_base = scratch.reserve_buffers(self.scratch_bytes);
-        if let Some(FusedStage::Scatter(p)) = self.stages.last() {
-            // SAFETY: the caller upholds the contract for the scatter, which is a single task.
-            unsafe { p.write_init(base) }
-        }
-        while a < end {
-            let b = (a + self.batch_rows).min(end);
-            self.place_scratch(a, scratch_base, base);
-            // SAFETY: the caller upholds the contract, and these matmuls access only these rows of
-            // the chain.
-            unsafe { run_matmuls(&self.before, (a, b), base, scratch) }
-            if let Some(wise) = self.row_program.as_ref().filter(|_| !size_optimized!()) {
-                // SAFETY: the caller upholds the contract, and `place_scratch` has set scratch
-                // buffers that have space for these rows.
-                unsafe { wise.run(a, b, base, scratch) }
+        // SAFETY: the caller upholds the contract for these rows, and the stages access only these
+        // rows of the chain. `place_scratch` sets scratch buffers that have space for a batch. A
+        // scatter is a single task, which writes its initial value.
+        unsafe {
+            if let Some(FusedStage::Scatter(p)) = self.stages.last() {
+                p.write_init(base);
             }
-            for part in self.stages.iter().filter(|_| self.row_program.is_none()) {
-                // SAFETY: the caller upholds the contract, and the stages access only these rows of
-                // the chain.
-                unsafe {
-                    match part {
-                        FusedStage::Gather(t) => t.run_rows((a, b), base),
-                        FusedStage::Scatter(p) => p.scatter_updates((a, b), base),
-                        _ => self.run_stage(part, (a, b), base, scratch),
-                    }
+            while a < end {
+                let b = (a + self.batch_rows).min(end);
+                self.place_scratch(a, scratch_base, base);
+                for (k, along) in active_matmuls(&self.before) {
+                    k.run_rows(along, (a, b), base, scratch);
                 }
+                match self.row_program.as_ref().filter(|_| !size_optimized!()) {
+                    Some(program) => program.run(a, b, base, scratch),
+                    None => self.stages.iter().for_each(|s| self.run_stage(s, (a, b), base, scratch)),
+                }
+                for (k, along) in active_matmuls(&self.after) {
+                    k.run_rows(along, (a, b), base, scratch);
+                }
+                a = b;
             }
-            // SAFETY: the caller upholds the contract, and these matmuls access only these rows of
-            // the chain.
-            unsafe { run_matmuls(&self.after, (a, b), base, scratch) }
-            a = b;
         }
     }
     /// Sets the addresses of scratch buffers, whose first row is row `a`.
@@ -197,7 +226,7 @@ impl RowFusionKernel {
                 scratch.wrapping_add(s.offset).wrapping_offset((-a * s.row_stride) as isize);
         }
     }
-    /// Runs rows of a stage other than a gather or a scatter.
+    /// Runs rows of a stage.
     ///
     /// # Safety
     /// The contract of `run` holds for these rows.
@@ -220,7 +249,8 @@ impl RowFusionKernel {
                     let each = f.input.ext[0] / self.num_rows;
                     f.run_rows(a * each, b * each, base, scratch);
                 }
-                FusedStage::Gather(_) | FusedStage::Scatter(_) => {}
+                FusedStage::Gather(t) => t.run_rows((a, b), base),
+                FusedStage::Scatter(p) => p.scatter_updates((a, b), base),
             }
         }
     }
@@ -235,66 +265,47 @@ impl RowFusionKernel {
         base: &mut [*mut u8],
         scratch: &mut Scratch,
     ) {
-        // SAFETY: `base` points to the values that this task accesses (caller contract, as for
-        // `run`).
-        let n = unsafe { p.max_updates(rows, base) };
-        // the indices of a batch, and then the order of updates, come after the scratch buffers
-        let (numbers, order) =
-            (self.scratch_bytes, self.scratch_bytes + self.batch_rows as usize * size_of::<u32>());
-        let scratch_base = scratch.reserve_buffers(order + GatherScatterKernel::sort_scratch_bytes(rows, n));
         // SAFETY: the caller upholds the contract. The memory was reserved for sorting, is
-        // initialized (`reserve_buffers`), and belongs to this worker.
-        let order = unsafe { p.sort_updates(rows, n, base, scratch_base.wrapping_add(order)) };
-        let (n, mut a, mut at) = (order.updates.len(), 0, AddCursor::default());
-        loop {
-            let b = (a + self.batch_rows as usize).min(n);
-            let turn = (a as i64, b as i64);
-            self.place_scratch(turn.0, scratch_base, base);
-            let puts = base[p.source_slot() as usize].wrapping_add(a * p.row_bytes());
-            for part in self.stages.iter().filter(|_| a < b) {
-                // SAFETY: the caller upholds the contract. The stages access only these rows of the
-                // chain; the gather reads only the permuted indices of this batch, for which `room`
-                // has space at `numbers`.
-                unsafe {
+        // initialized (`reserve_buffers`), and belongs to this worker. The stages access only these
+        // rows of the chain; the gather reads only the permuted indices of a batch, for which
+        // scratch has space at `numbers`. `puts` points to the updates of the batch.
+        unsafe {
+            let n = p.max_updates(rows, base);
+            // the indices of a batch, and then the order of updates, come after the scratch buffers
+            let numbers = self.scratch_bytes;
+            let order = numbers + self.batch_rows as usize * size_of::<u32>();
+            let scratch_base =
+                scratch.reserve_buffers(order + GatherScatterKernel::sort_scratch_bytes(rows, n));
+            let order = p.sort_updates(rows, n, base, scratch_base.wrapping_add(order));
+            let (n, mut a, mut at) = (order.updates.len(), 0, AddCursor::default());
+            loop {
+                let b = (a + self.batch_rows as usize).min(n);
+                let turn = (a as i64, b as i64);
+                self.place_scratch(turn.0, scratch_base, base);
+                let puts = base[p.source_slot() as usize].wrapping_add(a * p.row_bytes());
+                for part in self.stages.iter().filter(|_| a < b) {
                     match part {
                         FusedStage::Gather(t) => {
-                            t.gather_permuted(
-                                turn,
-                                &order.updates[a..b],
-                                scratch_base.wrapping_add(numbers),
-                                base,
-                            );
+                            let numbers = scratch_base.wrapping_add(numbers);
+                            t.gather_permuted(turn, &order.updates[a..b], numbers, base);
                         }
                         FusedStage::Scatter(_) => {}
                         _ => self.run_stage(part, turn, base, scratch),
                     }
                 }
-            }
-            // SAFETY: the caller upholds the contract, and `puts` points to the updates of this
-            // batch.
-            at = unsafe { p.add_sorted(&order, at, a..b, Some(puts), base) };
-            a = b;
-            if a == n {
-                return;
+                at = p.add_sorted(&order, at, a..b, Some(puts), base);
+                a = b;
+                if a == n {
+                    return;
+                }
             }
         }
     }
 }
 
-/// Runs matmuls on these rows.
-///
-/// # Safety
-/// The contract of `interpreter::run` holds for these rows.
-unsafe fn run_matmuls(
-    list: &[(Box<MatmulKernel>, RowDims)],
-    rows: (i64, i64),
-    base: &[*mut u8],
-    scratch: &mut Scratch,
-) {
-    for (p, along) in list.iter().filter(|_| !size_optimized!()) {
-        // SAFETY: the caller upholds the contract for these rows.
-        unsafe { p.run_rows(along, rows, base, scratch) }
-    }
+/// Returns these matmuls; in WebAssembly none, because no matmul is fused there.
+fn active_matmuls(list: &MatmulStages) -> &[(Box<MatmulKernel>, RowDims)] {
+    if size_optimized!() { &[] } else { list }
 }
 
 /// Returns the memory accesses of a tile program, without loop positions.

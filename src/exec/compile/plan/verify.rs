@@ -2,10 +2,9 @@
 //!
 //! Lifetimes are taken from the operations that run, not from the allocation requests.
 
-use super::BufferLocation;
-use super::build::value_bytes;
-use super::control::NestedPlan;
+use super::bind::BoundGroup;
 use super::scatter_chains::ScatterChains;
+use super::{BufferLocation, ExecutionPlan, NodeKernel};
 use crate::core::util::small_sort;
 use crate::exec::compile::fusion::FusionPlan;
 use std::cmp::Reverse;
@@ -24,12 +23,11 @@ pub(super) struct Lifetime {
 }
 
 /// Returns the lifetimes of the values of a program, and of its nested programs.
-/// `places` has the locations of values, and `rooms` those of nested programs.
+/// `places` has the locations of values.
 pub(super) fn lifetimes(
     g: &FusionPlan<'_, '_>,
     places: &[BufferLocation],
-    nested: &[Option<NestedPlan>],
-    scratch_locations: &[Option<BufferLocation>],
+    bound: &[Option<BoundGroup>],
     puts: &ScatterChains,
 ) -> Vec<Lifetime> {
     let flow = g.program;
@@ -42,18 +40,15 @@ pub(super) fn lifetimes(
             let (from, to) = used[root].unwrap_or((level, level));
             used[root] = Some((from.min(level), to.max(level)));
         }
-        if let (Some(n), Some(buffer_location)) = (&nested[k], scratch_locations[k]) {
-            all.push(Lifetime {
-                location: buffer_location,
-                bytes: n.arena_bytes,
-                first_level: level,
-                last_level: level,
-            });
-        }
     }
+    let nested = bound.iter().enumerate().filter_map(|(k, group)| {
+        let (n, level) = (group.as_ref()?.nested()?, g.groups[k].level);
+        Some(Lifetime { location: n.location?, bytes: n.arena_bytes, first_level: level, last_level: level })
+    });
+    all.extend(nested);
     let values = used.into_iter().enumerate().filter_map(|(s, used)| {
         let (from, to) = used?;
-        Some(Lifetime { location: places[s], bytes: value_bytes(flow, s), first_level: from, last_level: to })
+        Some(Lifetime { location: places[s], bytes: flow.value_bytes(s), first_level: from, last_level: to })
     });
     all.extend(values);
     all
@@ -87,12 +82,70 @@ pub(super) fn assert_disjoint(mut lives: Vec<Lifetime>) {
     }
 }
 
+/// Panics if a node writes a slot that another node of its level accesses.
+pub(super) fn assert_independent(plan: &ExecutionPlan) {
+    for level in &plan.levels {
+        // by slot: a node that accesses it, and whether it is written
+        let mut seen: HashMap<u32, (usize, bool)> = HashMap::new();
+        for (k, node) in level.nodes.iter().enumerate() {
+            let NodeKernel::Task(kernel, _) = &node.kernel else { continue };
+            kernel.visit_accesses(&mut |a| {
+                let (other, is_written) = seen.entry(a.slot).or_insert((k, a.is_written));
+                assert!(
+                    *other == k || !(*is_written || a.is_written),
+                    "slot {} is written by one of two nodes that run at the same time: {} and {}",
+                    a.slot,
+                    level.nodes[*other].info,
+                    node.info
+                );
+                *is_written |= a.is_written;
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::compile::index::MAX_LOOPS;
+    use crate::exec::compile::pack::{BoundCopyBox, CopySource, PackKernel};
+    use crate::exec::compile::plan::bind::task_nodes;
+    use crate::exec::compile::plan::{NodeInfo, PlanLevel, PlanNode};
+    use smallvec::SmallVec;
 
     fn life(at: usize, bytes: usize, from: u32, to: u32) -> Lifetime {
         Lifetime { location: BufferLocation::Arena(at), bytes, first_level: from, last_level: to }
+    }
+
+    /// Returns a level of two copies: from slot 0 to slot 1, and from `from` to `out`.
+    fn copies(from: u32, out: u32) -> ExecutionPlan {
+        let node = |(from, out)| {
+            let (ext, at) = ([1; MAX_LOOPS], (0, [0; MAX_LOOPS]));
+            let boxes = vec![BoundCopyBox { from: CopySource::Slot(from), ext, src: at, dst: at }];
+            let kernel = PackKernel { out, elements: 1, element_bytes: 4, fill: 0, boxes };
+            let info = NodeInfo { name: "copy", results: SmallVec::new(), num_maps: 0, origin: None };
+            task_nodes(Box::new(kernel), None, info).0
+        };
+        let nodes: Vec<PlanNode> = [(0, 1), (from, out)].into_iter().map(node).collect();
+        let level = PlanLevel { id: 0, nodes, num_tasks: 2 };
+        ExecutionPlan { levels: vec![level], ..ExecutionPlan::default() }
+    }
+
+    #[test]
+    fn nodes_of_a_level_may_read_the_same_slot() {
+        assert_independent(&copies(0, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 1 is written by one of two nodes that run at the same time")]
+    fn a_level_does_not_read_what_it_writes() {
+        assert_independent(&copies(1, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 1 is written by one of two nodes that run at the same time")]
+    fn a_level_does_not_write_a_slot_twice() {
+        assert_independent(&copies(0, 1));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod run;
 
 use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
-use super::ir::ReductionLoops;
+use super::ir::{ReductionLoops, ShardBox};
 use super::row_program::{RowProgram, RowReduction};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::DType;
@@ -75,16 +75,83 @@ pub(crate) struct ReductionKernel {
     /// True if results are stored past the caches.
     stream: bool,
     /// The number of spans of each shard, whose results are in scratch if there are two stages.
-    pub(crate) num_spans: i64,
+    num_spans: i64,
     /// The number of units of a span; `i64::MAX` if there is only one stage.
     span_units: i64,
     /// The approximate cost, in microseconds.
-    pub(crate) cost_us: f64,
+    cost_us: f64,
+    /// The number of tasks; if there are two stages, that of the first.
+    num_tasks: i64,
 }
 
 /// Returns the error for a reducer without a kernel.
 fn missing_kernel(combine: Reducer, dtype: DType) -> Error {
     Error::internal(format!("no kernel combines by {combine:?} over {dtype}"))
+}
+
+/// The iteration space of a reduction, and the boxes of shards in it.
+struct ReductionSpace {
+    /// The tile program that computes the input.
+    input: TileProgram,
+    /// True for each dimension that is reduced.
+    reduced: [bool; MAX_LOOPS],
+    /// The bytes from one index of each kept dimension of the result to the next.
+    out_strides: LoopVec,
+    /// For each partial of the result, the boxes of its shards that are not empty.
+    partials: Vec<Vec<(LoopVec, LoopVec)>>,
+}
+
+impl ReductionSpace {
+    /// Returns the space of a group, with its loops in the order of memory.
+    fn new(g: &FusionPlan<'_, '_>, group: usize, f: &ReductionLoops, base: u32) -> Result<ReductionSpace> {
+        let order = dimension_order(f);
+        let ask =
+            CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
+        let input = segments::tile_program(g, group, &ask)?;
+        let v = &g.program.values[f.out];
+        let own = usize::from(v.num_partials > 1);
+        let (mut out_strides, mut reduced) = ([0; MAX_LOOPS], [false; MAX_LOOPS]);
+        for (e, &l) in order.iter().enumerate() {
+            if l < f.rank {
+                out_strides[e] = v.strides[l + own] * v.dtype.size() as i64;
+            } else {
+                reduced[e] = true;
+            }
+        }
+        let filled = |b: &&ShardBox| (f.rank..f.num_loops).all(|l| b.lo[l] < b.hi[l]);
+        let pack = |b: &ShardBox| {
+            let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
+            for (e, &l) in order.iter().enumerate() {
+                (lo[e], hi[e]) = (b.lo[l], b.hi[l]);
+            }
+            (lo, hi)
+        };
+        let partials = f.partials.iter().map(|c| c.iter().filter(filled).map(pack).collect()).collect();
+        Ok(ReductionSpace { input, reduced, out_strides, partials })
+    }
+    /// Merges adjacent dimensions that are both kept or both reduced.
+    fn merge_dims(&mut self) {
+        let ReductionSpace { input, reduced, out_strides: st, partials } = self;
+        for d in (0..input.rank.saturating_sub(1)).rev() {
+            let e = input.ext[d + 1];
+            let is_full = partials.iter().flatten().all(|(lo, hi)| lo[d + 1] == 0 && hi[d + 1] == e);
+            if reduced[d] != reduced[d + 1]
+                || !is_full
+                || !reduced[d] && st[d] != st[d + 1] * e
+                || !input.can_collapse(d)
+            {
+                continue;
+            }
+            input.collapse_pair(d);
+            st.copy_within(d + 1.., d);
+            reduced.copy_within(d + 1.., d);
+            for (lo, hi) in partials.iter_mut().flatten() {
+                (lo[d + 1], hi[d + 1]) = (lo[d] * e, hi[d] * e);
+                lo.copy_within(d + 1.., d);
+                hi.copy_within(d + 1.., d);
+            }
+        }
+    }
 }
 
 /// Binds the reduction of a group to memory.
@@ -96,71 +163,28 @@ pub(crate) fn bind(
 ) -> Result<ReductionKernel> {
     let FusionRoot::Reduction(k) = g.groups[group].root else { unreachable!("the root is a reduction") };
     let f = g.reduction_loops(k);
-    let order = dimension_order(f);
-    let ask = CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
-    let mut pre = segments::tile_program(g, group, &ask)?;
     let v = &g.program.values[f.out];
     let size = v.dtype.size() as i64;
-    let own = usize::from(v.num_partials > 1);
-    let (mut st, mut reduced) = ([0; MAX_LOOPS], [false; MAX_LOOPS]);
-    for (e, &l) in order.iter().enumerate() {
-        if l < f.rank {
-            st[e] = v.strides[l + own] * size;
-        } else {
-            reduced[e] = true;
-        }
-    }
-    let filled = |b: &super::ir::ShardBox| (f.rank..f.num_loops).all(|l| b.lo[l] < b.hi[l]);
-    let pack = |b: &super::ir::ShardBox| {
-        let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
-        for (e, &l) in order.iter().enumerate() {
-            (lo[e], hi[e]) = (b.lo[l], b.hi[l]);
-        }
-        (lo, hi)
-    };
-    let mut copies: Vec<Vec<(LoopVec, LoopVec)>> =
-        f.partials.iter().map(|c| c.iter().filter(|b| filled(b)).map(pack).collect()).collect();
-    // merge adjacent dimensions that are both kept or both reduced
-    for d in (0..pre.rank.saturating_sub(1)).rev() {
-        let e = pre.ext[d + 1];
-        let is_full = copies.iter().flatten().all(|(lo, hi)| lo[d + 1] == 0 && hi[d + 1] == e);
-        if reduced[d] != reduced[d + 1]
-            || !is_full
-            || !reduced[d] && st[d] != st[d + 1] * e
-            || !pre.can_collapse(d)
-        {
-            continue;
-        }
-        pre.collapse_pair(d);
-        st.copy_within(d + 1.., d);
-        reduced.copy_within(d + 1.., d);
-        for (lo, hi) in copies.iter_mut().flatten() {
-            (lo[d + 1], hi[d + 1]) = (lo[d] * e, hi[d] * e);
-            lo.copy_within(d + 1.., d);
-            hi.copy_within(d + 1.., d);
-        }
-    }
+    let mut space = ReductionSpace::new(g, group, f, base)?;
+    space.merge_dims();
+    let ReductionSpace { input, reduced, out_strides, partials } = space;
     let (combine, dtype) = (g.reduction_op(k).reducer, f.dtype);
-    let last = pre.rank - 1;
+    let last = input.rank - 1;
     let row = reduced[last];
-    let seg = pre.boxes.first().and_then(|b| b.segments.first());
+    let seg = input.boxes.first().and_then(|b| b.segments.first());
     let direct = seg.is_some_and(|s| s.tile_code.is_empty() && s.row_code.is_empty());
     let tile = match (row, direct) {
         (true, _) => (REGISTER_BYTES as i64 / size).min(MAX_TILE_ELEMENTS),
         // (eight rows are read at a time, two pages of each: the processor prefetches such streams)
         (false, true) => (ACCUMULATOR_BYTES as i64 / size).min(2048),
-        (false, false) => pre.tile_elements,
+        (false, false) => input.tile_elements,
     };
-    let outer: i64 = (0..last).filter(|d| !reduced[*d]).map(|d| pre.ext[d]).product();
-    let columns = if row { 1 } else { (pre.ext[last] + tile - 1) / tile };
-    let elements = pre.elements();
-    let big = !in_loop && g.program.values[f.out].shape.num_elements() as i64 * size >= 16 << 20;
     let mut n = ReductionKernel {
         reduced,
         out: f.out as u32 + base,
-        partial_stride: v.strides[0] * size * own as i64,
-        out_strides: st,
-        partials: copies,
+        partial_stride: if v.num_partials > 1 { v.strides[0] * size } else { 0 },
+        out_strides,
+        partials,
         element_bytes: size,
         neutral: kernels::neutral(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
         reduce: kernels::fold(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
@@ -172,30 +196,21 @@ pub(crate) fn bind(
         row_program: None,
         reducer: (combine, dtype),
         tile_elements: tile,
-        num_outer: outer,
-        num_columns: columns,
+        num_outer: (0..last).filter(|d| !reduced[*d]).map(|d| input.ext[d]).product(),
+        num_columns: if row { 1 } else { (input.ext[last] + tile - 1) / tile },
         stream: false,
         num_spans: 1,
         span_units: i64::MAX,
         cost_us: 0.0,
-        input: pre,
+        num_tasks: 1,
+        input,
     };
-    let spaced = |c: &Vec<(LoopVec, LoopVec)>| {
-        n.reduced[..=last].iter().filter(|r| **r).count() == 1 && n.is_eight_even_rows(c)
-    };
-    if !row && direct && n.out_strides[last] == size && n.partials.iter().all(spaced) {
-        n.reduce_eight_rows = kernels::combine_rows8(combine, dtype, big);
-        if n.reduce_eight_rows.is_some() {
-            n.stream = big;
-            n.tile_elements = 16384;
-            n.num_columns = (n.input.ext[last] + n.tile_elements - 1) / n.tile_elements;
-        }
-    }
+    n.choose_eight_rows(!in_loop && v.shape.num_elements() as i64 * size >= 16 << 20);
     n.row_program = n.as_row_program();
-    let w = n.input.ns_per_element + reduction_ns_per_element(combine, dtype);
-    let calls = (elements as f64 / n.tile_elements as f64).max((n.num_outer * n.num_columns) as f64);
-    n.cost_us = ((elements as f64 * w).max(elements as f64 * size as f64 / 60.0) + 25.0 * calls) / 1000.0;
+    let elements = n.input.elements();
+    n.cost_us = n.estimate_cost_us(elements);
     n.choose_spans(elements);
+    n.num_tasks = n.default_num_tasks();
     Ok(n)
 }
 
@@ -219,6 +234,36 @@ fn dimension_order(f: &ReductionLoops) -> Vec<usize> {
 }
 
 impl ReductionKernel {
+    /// Chooses the kernel for eight shards of one row each, if it applies.
+    /// With `stream`, results are stored past the caches.
+    fn choose_eight_rows(&mut self, stream: bool) {
+        let last = self.input.rank - 1;
+        let spaced = |c: &Vec<(LoopVec, LoopVec)>| {
+            self.reduced[..=last].iter().filter(|r| **r).count() == 1 && self.is_eight_even_rows(c)
+        };
+        if self.reduces_innermost
+            || !self.input_in_memory
+            || self.out_strides[last] != self.element_bytes
+            || !self.partials.iter().all(spaced)
+        {
+            return;
+        }
+        let (combine, dtype) = self.reducer;
+        self.reduce_eight_rows = kernels::combine_rows8(combine, dtype, stream);
+        if self.reduce_eight_rows.is_some() {
+            self.stream = stream;
+            self.tile_elements = 16384;
+            self.num_columns = (self.input.ext[last] + self.tile_elements - 1) / self.tile_elements;
+        }
+    }
+    /// Returns the approximate cost, in microseconds.
+    fn estimate_cost_us(&self, elements: i64) -> f64 {
+        let (combine, dtype) = self.reducer;
+        let w = self.input.ns_per_element + reduction_ns_per_element(combine, dtype);
+        let n = elements as f64;
+        let calls = (n / self.tile_elements as f64).max((self.num_outer * self.num_columns) as f64);
+        ((n * w).max(n * self.element_bytes as f64 / 60.0) + 25.0 * calls) / 1000.0
+    }
     /// Returns true if these are eight shards of one row each, at equal distances.
     fn is_eight_even_rows(&self, ranks: &[(LoopVec, LoopVec)]) -> bool {
         let Some(d) = self.reduced.iter().position(|r| *r) else { return false };
@@ -314,25 +359,8 @@ impl ReductionKernel {
             self.span_units = i64::MAX;
         }
     }
-    /// Divides a one-stage reduction into at most `n` tasks, and returns the number of tasks.
-    ///
-    /// Each task has at least one result. A reduction in two stages keeps its tasks. Tiles of kept
-    /// indices do not change the order of addition.
-    pub(crate) fn limit_tasks(&mut self, n: i64) -> i64 {
-        if self.has_second_stage() {
-            return self.num_tasks();
-        }
-        if !self.reduces_innermost && self.num_result_tiles() < n {
-            let width = self.input.ext[self.input.rank - 1];
-            let tasks = (self.num_outer * self.partials.len() as i64).max(1);
-            let per = (n + tasks - 1) / tasks;
-            self.tile_elements = ((width + per - 1) / per).clamp(1, self.tile_elements);
-            self.num_columns = (width + self.tile_elements - 1) / self.tile_elements;
-        }
-        self.num_result_tiles().clamp(1, n)
-    }
     /// Returns true if the reduction runs in two stages: first spans, then their results.
-    pub(crate) fn has_second_stage(&self) -> bool {
+    fn has_second_stage(&self) -> bool {
         self.span_units != i64::MAX
     }
     /// Returns the maximum number of shards of a partial.
@@ -343,11 +371,8 @@ impl ReductionKernel {
     fn num_result_tiles(&self) -> i64 {
         self.num_outer * self.num_columns * self.partials.len() as i64
     }
-    /// Returns the size of the results of all spans, in bytes; 0 if there is one stage.
-    pub(crate) fn scratch_bytes(&self) -> usize {
-        if !self.has_second_stage() {
-            return 0;
-        }
+    /// Returns the size of the results of all spans, in bytes.
+    fn span_bytes(&self) -> usize {
         (self.num_result_tiles() * self.max_shards() * self.num_spans) as usize
             * self.span_slot_bytes() as usize
     }
@@ -360,8 +385,8 @@ impl ReductionKernel {
             self.tile_elements * self.element_bytes
         }
     }
-    /// Returns the number of independent tasks; if there are two stages, that of the first.
-    pub(crate) fn num_tasks(&self) -> i64 {
+    /// Returns the number of tasks that balances the work.
+    fn default_num_tasks(&self) -> i64 {
         if self.has_second_stage() {
             return self.num_result_tiles() * self.max_shards() * self.num_spans;
         }
@@ -374,9 +399,5 @@ impl ReductionKernel {
                 (elements >> 14).clamp(1, most)
             }
         }
-    }
-    /// Returns the number of tasks of the second stage.
-    pub(crate) fn num_second_stage_tasks(&self) -> i64 {
-        (self.num_result_tiles() / 64).clamp(1, 64)
     }
 }

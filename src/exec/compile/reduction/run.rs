@@ -4,11 +4,71 @@ use super::{BLOCK_ROWS, ReductionKernel};
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::{ACCUMULATOR_BYTES, MergeStack, Scratch};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
+use crate::exec::compile::task_kernel::{KernelStage, KernelTask, SecondStage, SlotAccess, TaskKernel};
 use crate::kernels;
 use std::ops::Range;
 
 /// The number of rows that `kernels::combine_rows` combines at a time.
 const ROWS_PER_CALL: i64 = 8;
+
+impl TaskKernel for ReductionKernel {
+    fn visit_accesses(&self, visit: &mut dyn FnMut(SlotAccess)) {
+        self.input.visit_accesses(visit);
+        visit(SlotAccess::write(self.out));
+    }
+    fn num_tasks(&self) -> i64 {
+        self.num_tasks
+    }
+    fn cost_us(&self) -> f64 {
+        self.cost_us
+    }
+    /// Each task has at least one result. A reduction in two stages keeps its tasks. Tiles of kept
+    /// indices do not change the order of addition.
+    fn limit_tasks(&mut self, most: i64) {
+        if self.has_second_stage() {
+            return;
+        }
+        if !self.reduces_innermost && self.num_result_tiles() < most {
+            let width = self.input.ext[self.input.rank - 1];
+            let tasks = (self.num_outer * self.partials.len() as i64).max(1);
+            let per = (most + tasks - 1) / tasks;
+            self.tile_elements = ((width + per - 1) / per).clamp(1, self.tile_elements);
+            self.num_columns = (width + self.tile_elements - 1) / self.tile_elements;
+        }
+        self.num_tasks = self.num_result_tiles().clamp(1, most);
+    }
+    fn second_stage(&self) -> Option<SecondStage> {
+        self.has_second_stage().then(|| SecondStage {
+            name: "results of spans",
+            num_tasks: (self.num_result_tiles() / 64).clamp(1, 64),
+            cost_us: 0.5,
+            scratch_bytes: self.span_bytes(),
+        })
+    }
+    unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
+        scratch.reserve(self.input.num_registers as usize, self.input.max_operands());
+        // SAFETY: the caller upholds the contract for these results, and for the slot of the stage.
+        unsafe {
+            match task.stage {
+                KernelStage::Only => {
+                    self.run_tile_range(task.share_of(self.num_result_tiles()), memory, scratch)
+                }
+                KernelStage::First(slot) => {
+                    self.reduce_span(task.index, memory, memory[slot as usize], scratch)
+                }
+                KernelStage::Second(slot) => self.combine_spans(task, memory, memory[slot as usize], scratch),
+            }
+        }
+    }
+    unsafe fn run_all(&self, stage: KernelStage, memory: &mut [*mut u8], scratch: &mut Scratch) {
+        // (each task of the first stage has one span)
+        let count = if matches!(stage, KernelStage::First(_)) { self.num_tasks } else { 1 };
+        for index in 0..count {
+            // SAFETY: the caller upholds the contract for all tasks.
+            unsafe { self.run(KernelTask { stage, index, count }, memory, scratch) }
+        }
+    }
+}
 
 impl ReductionKernel {
     /// Returns the partial, first index, number of elements and address of a tile of the result.
@@ -31,47 +91,29 @@ impl ReductionKernel {
         }
         (copy, x, n, base[self.out as usize].wrapping_offset(off as isize))
     }
-    /// Runs one task of `chunks`; if there are two stages, one of the first.
+    /// Computes the result of one span, which is one task of the first stage.
     ///
     /// # Safety
-    /// The contract of `interpreter::run` holds for the input and the result tiles of this task. If
-    /// there are two stages, `temp` points to `scratch_bytes` bytes, of which no other thread
-    /// accesses the slot of this task.
-    pub(crate) unsafe fn run(
-        &self,
-        chunk: i64,
-        chunks: i64,
-        base: &[*mut u8],
-        temp: *mut u8,
-        s: &mut Scratch,
-    ) {
-        s.reserve(self.input.num_registers as usize, self.input.max_operands());
-        if self.has_second_stage() {
-            let (rest, span) = (chunk / self.num_spans, chunk % self.num_spans);
-            let (task, rank) = (rest / self.max_shards(), rest % self.max_shards());
-            let (copy, x, n, _) = self.locate_tile(task, base);
-            let Some(r) = self.partials[copy].get(rank as usize) else { return };
-            let (a, b) = (span * self.span_units, ((span + 1) * self.span_units).min(self.num_units(r)));
-            let to = temp.wrapping_offset((chunk * self.span_slot_bytes()) as isize);
-            // SAFETY: the caller upholds the contract; `temp` has a slot for the result of each
-            // task, which only this task accesses (caller contract). The result is in accumulator
-            // 0.
-            unsafe {
-                if a < b {
-                    let d = self.reduce_units(&x, n, r, a, b, base, 0, s);
-                    debug_assert_eq!(d, 0);
-                    debug_assert!(
-                        n * self.element_bytes <= self.span_slot_bytes(),
-                        "a span's result is larger than its slot"
-                    );
-                    std::ptr::copy_nonoverlapping(s.accumulator(0), to, (n * self.element_bytes) as usize);
-                }
-            }
+    /// The contract of [`TaskKernel::run`] holds, and `spans` points to the results of all spans.
+    unsafe fn reduce_span(&self, index: i64, base: &[*mut u8], spans: *mut u8, s: &mut Scratch) {
+        let (rest, span) = (index / self.num_spans, index % self.num_spans);
+        let (task, rank) = (rest / self.max_shards(), rest % self.max_shards());
+        let (copy, x, n, _) = self.locate_tile(task, base);
+        let Some(r) = self.partials[copy].get(rank as usize) else { return };
+        let (a, b) = (span * self.span_units, ((span + 1) * self.span_units).min(self.num_units(r)));
+        if a >= b {
             return;
         }
-        let tasks = self.num_result_tiles();
-        // SAFETY: the caller upholds the contract for all results.
-        unsafe { self.run_tile_range(tasks * chunk / chunks..tasks * (chunk + 1) / chunks, base, s) }
+        let bytes = n * self.element_bytes;
+        debug_assert!(bytes <= self.span_slot_bytes(), "a span's result is larger than its slot");
+        let to = spans.wrapping_offset((index * self.span_slot_bytes()) as isize);
+        // SAFETY: the caller upholds the contract; `spans` has a slot for the result of each task,
+        // which only this task accesses. The result is in accumulator 0.
+        unsafe {
+            let d = self.reduce_units(&x, n, r, a, b, base, 0, s);
+            debug_assert_eq!(d, 0);
+            std::ptr::copy_nonoverlapping(s.accumulator(0), to, bytes as usize);
+        }
     }
     /// Computes all results at indices `a..b` of the outermost dimension.
     ///
@@ -86,7 +128,7 @@ impl ReductionKernel {
     /// Computes a range of tiles of the result.
     ///
     /// # Safety
-    /// The contract of [`ReductionKernel::run`] holds for these tiles.
+    /// The contract of [`TaskKernel::run`] holds for these tiles.
     unsafe fn run_tile_range(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
         // SAFETY: the caller upholds the contract for these tiles.
         unsafe {
@@ -100,7 +142,7 @@ impl ReductionKernel {
     /// Computes a range of tiles of the result, one by one, in one stage.
     ///
     /// # Safety
-    /// The contract of [`ReductionKernel::run`] holds, and scratch memory has been reserved for
+    /// The contract of [`TaskKernel::run`] holds, and scratch memory has been reserved for
     /// `input`.
     unsafe fn reduce_tiles(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
         for task in tasks {
@@ -145,24 +187,15 @@ impl ReductionKernel {
             kernels::fence();
         }
     }
-    /// Runs one task of the second stage, which combines the results of spans.
+    /// Combines the results of spans, for one task of the second stage.
     ///
     /// # Safety
-    /// The contract of [`ReductionKernel::run`] holds, `temp` is that of the first stage, and all
-    /// tasks of the first stage have ended.
-    pub(crate) unsafe fn run_second_stage(
-        &self,
-        chunk: i64,
-        chunks: i64,
-        base: &[*mut u8],
-        temp: *mut u8,
-        s: &mut Scratch,
-    ) {
-        s.reserve(self.input.num_registers as usize, self.input.max_operands());
-        let tasks = self.num_result_tiles();
-        for task in tasks * chunk / chunks..tasks * (chunk + 1) / chunks {
+    /// The contract of [`TaskKernel::run`] holds, and `spans` points to the results of all spans,
+    /// which the first stage has computed.
+    unsafe fn combine_spans(&self, task: KernelTask, base: &[*mut u8], spans: *mut u8, s: &mut Scratch) {
+        for task in task.share_of(self.num_result_tiles()) {
             let (copy, _, n, dst) = self.locate_tile(task, base);
-            // SAFETY: the first stage has filled `temp`, and the tile of the result has `n`
+            // SAFETY: the first stage has filled `spans`, and the tile of the result has `n`
             // elements (caller contract).
             unsafe {
                 if self.partials[copy].is_empty() {
@@ -177,7 +210,7 @@ impl ReductionKernel {
                     for span in 0..(units + self.span_units - 1) / self.span_units {
                         let at = ((task * self.max_shards() + k as i64) * self.num_spans + span)
                             * self.span_slot_bytes();
-                        let from = temp.wrapping_offset(at as isize);
+                        let from = spans.wrapping_offset(at as isize);
                         std::ptr::copy_nonoverlapping(
                             from,
                             s.accumulator(inner.depth),
@@ -209,7 +242,7 @@ impl ReductionKernel {
     /// are collected in accumulator `at`.
     ///
     /// # Safety
-    /// The contract of [`ReductionKernel::run`] holds for these elements.
+    /// The contract of [`TaskKernel::run`] holds for these elements.
     #[expect(clippy::too_many_arguments)]
     #[inline(always)]
     unsafe fn load_unit(
@@ -226,23 +259,24 @@ impl ReductionKernel {
         let row = rank.1[last] - rank.0[last];
         let most = if self.input_in_memory { m } else { self.input.tile_elements };
         self.set_reduced_index(x, rank, from, last + 1);
-        if from % row + m <= row && m <= most {
-            // SAFETY: the elements are in one row of the space (caller contract); `run` and
-            // `run_tile_range` have reserved `s` for `input`.
-            return unsafe { interpreter::run_tile(&self.input, base, x, m, s) };
+        // SAFETY: the elements are in the space (caller contract); a unit of at most
+        // `tile_elements` elements fits an accumulator (`ACCUMULATOR_BYTES`). `run` and
+        // `run_tile_range` have reserved `s` for `input`.
+        unsafe {
+            if from % row + m <= row && m <= most {
+                return interpreter::run_tile(&self.input, base, x, m, s);
+            }
+            let to = s.accumulator(at);
+            let mut done = 0;
+            while done < m {
+                self.set_reduced_index(x, rank, from + done, last + 1);
+                let n = (m - done).min(row - (from + done) % row).min(most);
+                let to = to.wrapping_offset((done * self.element_bytes) as isize);
+                interpreter::run_tile_into(&self.input, base, x, n, self.element_bytes, to, s);
+                done += n;
+            }
+            to
         }
-        let to = s.accumulator(at);
-        let mut done = 0;
-        while done < m {
-            self.set_reduced_index(x, rank, from + done, last + 1);
-            let n = (m - done).min(row - (from + done) % row).min(most);
-            let to = to.wrapping_offset((done * self.element_bytes) as isize);
-            // SAFETY: the elements are in the space (caller contract); a unit of at most
-            // `tile_elements` elements fits an accumulator (`ACCUMULATOR_BYTES`).
-            unsafe { interpreter::run_tile_into(&self.input, base, x, n, self.element_bytes, to, s) };
-            done += n;
-        }
-        to
     }
     /// Copies a tile of the result from an accumulator to memory.
     ///
@@ -287,7 +321,7 @@ impl ReductionKernel {
     /// Reduces units `a..b` of a shard to accumulator `depth`, for a tile of `n` results at `x`.
     ///
     /// # Safety
-    /// The contract of [`ReductionKernel::run`] holds for these units.
+    /// The contract of [`TaskKernel::run`] holds for these units.
     #[expect(clippy::too_many_arguments)]
     unsafe fn reduce_units(
         &self,

@@ -189,80 +189,99 @@ impl LockstepExecutable {
         for g in &c.donated {
             given.push(own(g, args)?);
         }
+        if c.plan.levels.is_empty() {
+            return Ok([fresh, given]);
+        }
         let mut arena = if c.arena_bytes > 0 { Some(Buffer::allocate(c.arena_bytes)?) } else { None };
-        if !c.plan.levels.is_empty() {
-            // the base address of each slot
-            let mut base: SmallVec<[*mut u8; 16]> = SmallVec::with_capacity(c.locations.len());
-            let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
-            for location in &c.locations {
-                base.push(match *location {
-                    BufferLocation::Argument(i) => args[i].contiguous()?.as_ptr().cast_mut(),
-                    BufferLocation::Result(i) => fresh[i].as_ptr().cast_mut(),
-                    BufferLocation::Arena(at) => arena.wrapping_add(at),
-                    BufferLocation::Donated(donation, at) => {
-                        given[donation].as_ptr().cast_mut().wrapping_add(at)
-                    }
-                    BufferLocation::None | BufferLocation::LoopControlled => std::ptr::null_mut(),
-                });
-            }
-            let guards = c.guards.iter().map(|(slot, bytes)| (base[*slot as usize], *bytes));
-            // SAFETY: the arena has the bytes of each guard, and outlives them (it is declared
-            // first). No value has these bytes (guaranteed by the planner).
-            let _guards = unsafe { Guards::new(guards) };
-            let wakeup = self.devices.as_ref().map(|_| Arc::<Signal>::default());
-            let prints = wakeup.clone().map_or_else(PrintQueue::default, PrintQueue::with_wakeup);
+        let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
+        // the base address of each slot
+        let mut base: SmallVec<[*mut u8; 16]> = SmallVec::with_capacity(c.locations.len());
+        for location in &c.locations {
+            base.push(match *location {
+                BufferLocation::Argument(i) => args[i].contiguous()?.as_ptr().cast_mut(),
+                BufferLocation::Result(i) => fresh[i].as_ptr().cast_mut(),
+                BufferLocation::Arena(at) => arena.wrapping_add(at),
+                BufferLocation::Donated(donation, at) => given[donation].as_ptr().cast_mut().wrapping_add(at),
+                BufferLocation::None | BufferLocation::LoopControlled => std::ptr::null_mut(),
+            });
+        }
+        let guards = c.guards.iter().map(|(slot, bytes)| (base[*slot as usize], *bytes));
+        // SAFETY: the arena has the bytes of each guard, and outlives them (it is declared first). No
+        // value has these bytes (guaranteed by the planner).
+        let _guards = unsafe { Guards::new(guards) };
+        // SAFETY: the table points to buffers of the sizes that the plan needs (`check` has compared
+        // the arguments). The plan writes only fresh buffers, the arena, and donated arguments
+        // without other handles (`unique_buffer`), the latter after their last reads (guaranteed by
+        // the planner).
+        unsafe {
             if self.devices.is_none() && self.runs_inline() {
-                let ran = Failure::catch(|| {
-                    let _mode = self.flushes.then(FlushMode::on);
-                    interpreter::with_scratch(|scratch| {
-                        let (counters, rounds) = (&[][..], Vec::new());
-                        let marks = clock.map(|_| Vec::new());
-                        let mut r =
-                            Runner { worker: None, counters, rounds, prints: &prints, scratch, marks };
-                        // SAFETY: the table points to buffers of the sizes that the plan needs
-                        // (`check` has compared the arguments). The plan writes only fresh buffers,
-                        // the arena, and donated arguments without other handles (`unique_buffer`),
-                        // the latter after their last reads (guaranteed by the planner)
-                        let ran = unsafe { r.run_plan(&c.plan, &mut base) };
-                        record_marks(clock, 0, r.marks);
-                        ran
-                    })
-                })?;
-                debug_assert!(ran.is_ok(), "a single worker cannot be aborted by others");
+                self.run_inline(&mut base, clock)?;
             } else {
-                // with the threads engine each device has a fixed share of every level
-                let dynamic = if self.devices.is_none() { c.num_levels } else { 0 };
-                let counters: Vec<AtomicUsize> = (0..dynamic).map(|_| AtomicUsize::new(0)).collect();
-                let shared = SharedTable(&base);
-                let job = |m: &Worker| {
-                    let SharedTable(base) = &shared;
-                    let mut base = base.to_vec();
-                    let _mode = self.flushes.then(FlushMode::on);
-                    interpreter::with_scratch(|scratch| {
-                        let rounds = vec![0; c.num_levels];
-                        let (member, counters, prints) = (Some(m), &counters[..], &prints);
-                        let marks = clock.map(|_| Vec::new());
-                        let mut r = Runner { worker: member, counters, rounds, prints, scratch, marks };
-                        // SAFETY: the table is valid and its writes are exclusive, as for the
-                        // inline run above; every worker has its own copy of it. An error means
-                        // that another worker panicked, which `run` reports
-                        let _ = unsafe { r.run_plan(&c.plan, &mut base) };
-                        record_marks(clock, m.index(), r.marks);
-                    });
-                };
-                match (&self.devices, wakeup) {
-                    (Some(devices), Some(wakeup)) => devices
-                        .run(wakeup, &prints, &job)
-                        .map_err(|error| Failure { error, inputs_intact: false })?,
-                    _ => {
-                        let ran = thread_pool().run(&job);
-                        prints.flush();
-                        ran.map_err(Failure::from_panic)?;
-                    }
-                }
+                self.run_on_workers(&base, clock)?;
             }
         }
         Ok([fresh, given])
+    }
+    /// Runs the plan on the caller's thread.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies to the table `base`.
+    unsafe fn run_inline(&self, base: &mut [*mut u8], clock: Option<&MarkLog>) -> Result<(), Failure> {
+        let prints = PrintQueue::default();
+        let ran = Failure::catch(|| {
+            let _mode = self.flushes.then(FlushMode::on);
+            interpreter::with_scratch(|scratch| {
+                let (counters, rounds) = (&[][..], Vec::new());
+                let marks = clock.map(|_| Vec::new());
+                let mut r = Runner { worker: None, counters, rounds, prints: &prints, scratch, marks };
+                // SAFETY: the table is valid, and its writes are exclusive (caller contract).
+                let ran = unsafe { r.run_plan(&self.compiled.plan, base) };
+                record_marks(clock, 0, r.marks);
+                ran
+            })
+        })?;
+        debug_assert!(ran.is_ok(), "a single worker cannot be aborted by others");
+        Ok(())
+    }
+    /// Runs the plan on the worker pool, or on one thread for each device.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies to the table `base`.
+    unsafe fn run_on_workers(&self, base: &[*mut u8], clock: Option<&MarkLog>) -> Result<(), Failure> {
+        let c = &self.compiled;
+        let wakeup = self.devices.as_ref().map(|_| Arc::<Signal>::default());
+        let prints = wakeup.clone().map_or_else(PrintQueue::default, PrintQueue::with_wakeup);
+        // with the threads engine each device has a fixed share of every level
+        let dynamic = if self.devices.is_none() { c.num_levels } else { 0 };
+        let counters: Vec<AtomicUsize> = (0..dynamic).map(|_| AtomicUsize::new(0)).collect();
+        let shared = SharedTable(base);
+        let job = |m: &Worker| {
+            let SharedTable(base) = &shared;
+            let mut base = base.to_vec();
+            let _mode = self.flushes.then(FlushMode::on);
+            interpreter::with_scratch(|scratch| {
+                let rounds = vec![0; c.num_levels];
+                let (member, counters, prints) = (Some(m), &counters[..], &prints);
+                let marks = clock.map(|_| Vec::new());
+                let mut r = Runner { worker: member, counters, rounds, prints, scratch, marks };
+                // SAFETY: the table is valid, and its writes are exclusive (caller contract); every
+                // worker has a separate copy of it. An error means that another worker panicked,
+                // which `run` reports.
+                let _ = unsafe { r.run_plan(&c.plan, &mut base) };
+                record_marks(clock, m.index(), r.marks);
+            });
+        };
+        match (&self.devices, wakeup) {
+            (Some(devices), Some(wakeup)) => {
+                let ran = devices.run(wakeup, &prints, &job);
+                ran.map_err(|error| Failure { error, inputs_intact: false })
+            }
+            _ => {
+                let ran = thread_pool().run(&job);
+                prints.flush();
+                ran.map(|_| ()).map_err(Failure::from_panic)
+            }
+        }
     }
     /// Returns all results after the run.
     fn results(&self, args: &[ArrayData], made: &ResultBuffers) -> Result<Vec<ArrayData>, Failure> {
@@ -387,21 +406,16 @@ fn saturating_sum(bytes: impl IntoIterator<Item = usize>) -> usize {
 
 /// Prints a plan as text, one line for each node.
 fn print(p: &compile::plan::ExecutionPlan, indent: usize, text: &mut String) {
-    use compile::plan::NodeKernel;
     for l in &p.levels {
         for (k, n) in l.nodes.iter().enumerate() {
             let head = if k == 0 { format!("{:>3}", l.id) } else { "   ".into() };
             let tasks = if n.num_tasks == 1 { "1 task".into() } else { format!("{} tasks", n.num_tasks) };
-            let _ = writeln!(text, "{:indent$}{head}  {}; {tasks}, about {:.1} us", "", n.info, n.cost_us);
-            match &n.kernel {
-                NodeKernel::Loop(l) => print(&l.body, indent + 4, text),
-                NodeKernel::While(w) => {
-                    print(&w.cond, indent + 4, text);
-                    print(&w.body, indent + 4, text);
-                }
-                NodeKernel::Branch(b) => b.arms.iter().for_each(|a| print(a, indent + 4, text)),
-                _ => {}
-            }
+            let _ = write!(text, "{:indent$}{head}  {}; {tasks}, about {:.1} us", "", n.info, n.cost_us);
+            let _ = match n.implementation() {
+                Some(how) => writeln!(text, "; {how}"),
+                None => writeln!(text),
+            };
+            n.nested_plans().into_iter().for_each(|p| print(p, indent + 4, text));
         }
     }
 }

@@ -2,25 +2,10 @@
 
 use super::run::RunMark;
 use crate::core::util::small_sort;
-use crate::exec::compile::plan::{ExecutionPlan, NodeKernel, PlanLevel};
+use crate::exec::compile::plan::{ExecutionPlan, PlanLevel};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::plan::{Activity, Span, Timeline};
 use std::collections::HashMap;
-
-/// Collects the levels of a plan by id, including those of nested plans.
-fn levels<'a>(plan: &'a ExecutionPlan, all: &mut HashMap<usize, &'a PlanLevel>) {
-    for level in &plan.levels {
-        all.insert(level.id, level);
-        for n in &level.nodes {
-            match &n.kernel {
-                NodeKernel::Loop(l) => levels(&l.body, all),
-                NodeKernel::While(w) => [&w.cond, &w.body].into_iter().for_each(|p| levels(p, all)),
-                NodeKernel::Branch(b) => b.arms.iter().for_each(|p| levels(p, all)),
-                _ => {}
-            }
-        }
-    }
-}
 
 /// Returns the timeline of a run that lasted from `begin` to `end`, in nanoseconds.
 pub(super) fn timeline(
@@ -30,8 +15,8 @@ pub(super) fn timeline(
     begin: usize,
     end: usize,
 ) -> Timeline {
-    let mut known = HashMap::new();
-    levels(plan, &mut known);
+    let mut known: HashMap<usize, &PlanLevel> = HashMap::new();
+    plan.visit_levels(&mut |level| _ = known.insert(level.id, level));
     small_sort::sort_by_key(&mut marks, |m| m.0);
     let tracks = marks.len();
     let since = |t: usize| t.saturating_sub(begin) as f64 * 1e-9;

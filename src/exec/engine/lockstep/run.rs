@@ -5,13 +5,12 @@
 //! by all workers.
 
 use crate::core::types::DType;
-use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::plan::{
-    BranchKernel, CopySource, ExecutionPlan, LoopKernel, NodeKernel, PackKernel, PlanLevel, PlanNode,
-    PrintKernel, WhileKernel,
+    BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode, PrintKernel,
+    WhileKernel,
 };
+use crate::exec::compile::task_kernel::KernelTask;
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::clock::nanoseconds;
 use crate::exec::runtime::print_queue::PrintQueue;
@@ -20,7 +19,6 @@ use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::Worker;
 use crate::exec::runtime::{ArrayData, Buffer};
 use crate::kernels::flush_mode::FlushMode;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// The state of one worker that runs a plan.
@@ -102,11 +100,11 @@ impl Runner<'_> {
             // one another, and a barrier separates two levels
             unsafe {
                 match &level.nodes[..] {
-                    [n] if n.kernel.is_control() => self.run_control(n, base)?,
+                    [PlanNode { kernel: NodeKernel::Control(k), .. }] => self.run_control(k, base)?,
                     nodes if self.count() == 1 => {
                         for (k, n) in nodes.iter().enumerate() {
                             let from = self.now();
-                            self.run_node(n, base);
+                            self.run_node(n, None, base);
                             self.record_mark(Some((level.id, k)), from);
                         }
                     }
@@ -129,110 +127,49 @@ impl Runner<'_> {
     /// split by worker or claimed from a shared counter, so that each task runs once.
     unsafe fn run_share(&mut self, level: &PlanLevel, in_loop: bool, base: &mut [*mut u8]) {
         let (total, count) = (level.num_tasks as usize, self.count());
-        if self.counters.is_empty() || in_loop && total <= count {
-            // each worker runs the same tasks in every iteration, so that its cache holds their
-            // data
-            let (a, b) = (total * self.index() / count, total * (self.index() + 1) / count);
-            for i in a..b {
-                // SAFETY: `base` is valid (caller contract)
-                unsafe { self.run_task(level, i as i64, base) }
-            }
-            return;
+        // each worker runs the same tasks in every iteration, so that its cache holds their data
+        let is_fixed = self.counters.is_empty() || in_loop && total <= count;
+        let (mut own, mut start) = (total * self.index() / count..total * (self.index() + 1) / count, 0);
+        if !is_fixed {
+            start = self.rounds[level.id] * (total + count);
+            self.rounds[level.id] += 1;
         }
-        let start = self.rounds[level.id] * (total + count);
-        self.rounds[level.id] += 1;
         loop {
-            let i = self.counters[level.id].fetch_add(1, Relaxed) - start;
-            if i >= total {
-                return;
-            }
-            // SAFETY: `base` is valid (caller contract)
-            unsafe { self.run_task(level, i as i64, base) }
+            let next = match is_fixed {
+                true => own.next(),
+                false => Some(self.counters[level.id].fetch_add(1, Relaxed) - start).filter(|i| *i < total),
+            };
+            let Some((k, n, task)) = next.and_then(|i| find_task(level, i as i64)) else { return };
+            let from = self.now();
+            // SAFETY: `base` is valid, all earlier levels have ended (caller contract), and only
+            // this worker runs the task
+            unsafe { self.run_node(n, Some(task), base) };
+            self.record_mark(Some((level.id, k)), from);
         }
     }
 
-    /// Runs task `i` of a level: the tasks of its nodes are numbered one node after the other.
+    /// Runs a task of a node, or without `task` all of them.
     ///
     /// # Safety
     /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and no other
-    /// worker runs this task.
-    unsafe fn run_task(&mut self, level: &PlanLevel, mut i: i64, base: &mut [*mut u8]) {
-        for (k, n) in level.nodes.iter().enumerate() {
-            if i < n.num_tasks {
-                let from = self.now();
-                // SAFETY: `base` is valid (caller contract)
-                unsafe { self.run_chunk(n, i, n.num_tasks, base) };
-                return self.record_mark(Some((level.id, k)), from);
-            }
-            i -= n.num_tasks;
-        }
-    }
-
-    /// Runs all tasks of a node on this thread.
-    ///
-    /// # Safety
-    /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and this is the
-    /// only worker.
-    unsafe fn run_node(&mut self, n: &PlanNode, base: &mut [*mut u8]) {
-        // SAFETY: `base` is valid (caller contract)
+    /// worker runs these tasks.
+    unsafe fn run_node(&mut self, n: &PlanNode, task: Option<i64>, base: &mut [*mut u8]) {
+        // SAFETY: `base` is valid (caller contract), and so are the slots of stages (guaranteed by
+        // the planner)
         unsafe {
-            match &n.kernel {
-                NodeKernel::Tiles { tiles, .. } => {
-                    interpreter::run(tiles, base, &[0; MAX_LOOPS], &tiles.ext, self.scratch)
+            match (&n.kernel, task) {
+                (NodeKernel::Task(kernel, stage), Some(index)) => {
+                    let task = KernelTask { stage: *stage, index, count: n.num_tasks };
+                    kernel.run(task, base, self.scratch);
                 }
-                // a single worker needs only one pass
-                NodeKernel::RowKernel(l, _) => l.run(0, 1, base),
-                NodeKernel::RowKernelEnd(..) => {}
-                NodeKernel::Reduction(f, _) if f.has_second_stage() => {
-                    for i in 0..n.num_tasks {
-                        self.run_chunk(n, i, n.num_tasks, base);
-                    }
-                }
-                _ => self.run_chunk(n, 0, 1, base),
-            }
-        }
-    }
-
-    /// Runs task `i` of a node that has `chunks` tasks.
-    ///
-    /// # Safety
-    /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and no other
-    /// worker runs this task.
-    unsafe fn run_chunk(&mut self, n: &PlanNode, i: i64, chunks: i64, base: &mut [*mut u8]) {
-        // SAFETY: `base` is valid (caller contract)
-        unsafe {
-            match &n.kernel {
-                NodeKernel::Tiles { tiles, split, step } => {
-                    let (mut lo, mut hi) = ([0; MAX_LOOPS], tiles.ext);
-                    lo[*split] = i * step;
-                    hi[*split] = (lo[*split] + step).min(tiles.ext[*split]);
-                    interpreter::run(tiles, base, &lo, &hi, self.scratch);
-                }
-                NodeKernel::RowFusion(r) => r.run(i, chunks, base, self.scratch),
-                NodeKernel::Matmul(p) => p.run(i, chunks, base, self.scratch),
-                NodeKernel::Reduction(f, spans) => {
-                    let spans = spans.map_or(std::ptr::null_mut(), |s| base[s as usize]);
-                    f.run(i, chunks, base, spans, self.scratch);
-                }
-                NodeKernel::ReductionEnd(f, spans) => {
-                    f.run_second_stage(i, chunks, base, base[*spans as usize], self.scratch)
-                }
-                NodeKernel::Pack(p) => pack(p, base),
-                NodeKernel::RowKernel(l, None) => l.run(i, chunks, base),
-                NodeKernel::RowKernel(l, Some(scratch_slot)) => {
-                    l.run_first_stage(i, base, base[*scratch_slot as usize])
-                }
-                NodeKernel::RowKernelEnd(l, scratch_slot) => {
-                    l.run_second_stage(i, base, base[*scratch_slot as usize])
-                }
-                NodeKernel::GatherScatter(s) => s.run(i, chunks, base, self.scratch),
-                NodeKernel::Print(p) => {
+                (NodeKernel::Task(kernel, stage), None) => kernel.run_all(*stage, base, self.scratch),
+                (NodeKernel::Print(p), _) => {
                     self.prints.push(print(p, base));
                     if self.worker.is_none() {
                         self.prints.flush();
                     }
                 }
-                NodeKernel::Loop(_) | NodeKernel::While(_) | NodeKernel::Branch(_) => {}
+                (NodeKernel::Control(_), _) => {}
             }
         }
     }
@@ -241,14 +178,13 @@ impl Runner<'_> {
     ///
     /// # Safety
     /// The contract of [`Runner::run_plan`] applies.
-    unsafe fn run_control(&mut self, n: &PlanNode, base: &mut [*mut u8]) -> PlanResult {
+    unsafe fn run_control(&mut self, k: &ControlKernel, base: &mut [*mut u8]) -> PlanResult {
         // SAFETY: `base` is valid (caller contract)
         unsafe {
-            match &n.kernel {
-                NodeKernel::Loop(l) => self.run_loop(l, base),
-                NodeKernel::While(w) => self.run_while(w, base),
-                NodeKernel::Branch(b) => self.run_branch(b, base),
-                _ => Ok(()),
+            match k {
+                ControlKernel::Loop(l) => self.run_loop(l, base),
+                ControlKernel::While(w) => self.run_while(w, base),
+                ControlKernel::Branch(b) => self.run_branch(b, base),
             }
         }
     }
@@ -376,59 +312,16 @@ impl Runner<'_> {
     }
 }
 
-/// Fills a value with a constant and copies boxes of other values into it.
-///
-/// # Safety
-/// The contract of `Runner::run_chunk` applies to this task, which writes the whole value.
-unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
-    let out = base[p.out as usize];
-    // SAFETY: `base` is valid (caller contract); the boxes are within both values (guaranteed by
-    // the planner)
-    unsafe {
-        match p.element_bytes {
-            1 => copy::<u8>(p, base, out, |b| b as u8),
-            2 => copy::<u16>(p, base, out, |b| b as u16),
-            4 => copy::<u32>(p, base, out, |b| b as u32),
-            8 => copy::<u64>(p, base, out, |b| b as u64),
-            _ => copy::<u128>(p, base, out, |b| b),
+/// Returns the node of task `i` of a level, with its index, and the number of the task in the node.
+/// The tasks of the nodes are numbered one node after the other.
+fn find_task(level: &PlanLevel, mut i: i64) -> Option<(usize, &PlanNode, i64)> {
+    for (k, n) in level.nodes.iter().enumerate() {
+        if i < n.num_tasks {
+            return Some((k, n, i));
         }
+        i -= n.num_tasks;
     }
-}
-
-/// Copies the boxes of `p` to `out` as elements of type `T`; `bits` converts constants to `T`.
-///
-/// # Safety
-/// The contract of [`pack`] applies, `out` points to the value that `p` writes, and `T` has
-/// `p.element_bytes` bytes.
-unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u128) -> T) {
-    let at =
-        |x: &LoopVec, (off, st): &(i64, LoopVec)| off + (0..MAX_LOOPS).map(|d| x[d] * st[d]).sum::<i64>();
-    // SAFETY: `out` points to `p.elements` elements of the size of `T` (caller contract)
-    unsafe { std::slice::from_raw_parts_mut(out.cast(), p.elements).fill(MaybeUninit::new(bits(p.fill))) }
-    for part in &p.boxes {
-        let n: i64 = part.ext.iter().product();
-        let mut x = [0; MAX_LOOPS];
-        for _ in 0..n {
-            // SAFETY: the box is within both values, which have elements of the size of `T` (caller
-            // contract)
-            unsafe {
-                let to = out.wrapping_offset(at(&x, &part.dst) as isize).cast::<T>();
-                to.write(match part.from {
-                    CopySource::Slot(s) => {
-                        *base[s as usize].wrapping_offset(at(&x, &part.src) as isize).cast::<T>()
-                    }
-                    CopySource::Bits(b) => bits(b),
-                });
-            }
-            for d in (0..MAX_LOOPS).rev() {
-                x[d] += 1;
-                if x[d] < part.ext[d] {
-                    break;
-                }
-                x[d] = 0;
-            }
-        }
-    }
+    None
 }
 
 /// Copies the values that are printed and returns the text.

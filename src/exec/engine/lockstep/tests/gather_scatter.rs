@@ -5,6 +5,7 @@
 use super::*;
 use crate::ir::program::loop_nest::{DynamicIndex, OutOfBounds, RowKernelCall};
 use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs};
+use crate::kernels;
 use std::ops::Range;
 
 /// One element type of each width, since rows are moved as bytes.
@@ -213,6 +214,55 @@ fn one_row_and_single_elements() {
             }
             check("one row, single elements", &m.finish(&outs), 1e-2);
         }
+    }
+}
+
+/// Returns a program that gathers `n` rows of `[r, c]`, or adds `n` rows to such a value.
+/// With `window`, each index selects the start of two rows.
+fn rows_at_indices(n: usize, [r, c]: [usize; 2], is_scatter: bool, window: bool) -> SpmdProgram {
+    let mut m = SampleBuilder::new(DType::F32);
+    let (x, i) = (m.input(&[r, c], &[1, 1]), m.indices(n));
+    let most = r as i64 - if window { 2 } else { 1 };
+    if is_scatter {
+        let (extents, u) = ([r, c, n], m.input(&[n, c], &[1, 1]));
+        let reads = vec![
+            m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]),
+            m.read(u, &extents, &[(Some(2), 0), (Some(1), 0)]),
+            m.read(i, &extents, &[(Some(2), 0)]),
+        ];
+        let indices = bound(0, 2, most, OutOfBounds::Drop, None);
+        let body = Compute::Scatter { indices, reducer: Some(Reducer::Add) };
+        let out = m.fold(&extents, 2, &[1, 1, 1], reads, body);
+        return m.finish(&[out]);
+    }
+    let extents = if window { vec![n, 2, c, r] } else { vec![n, c, r] };
+    let last = extents.len() - 1;
+    let reads = vec![
+        m.read(x, &extents, &[(Some(last), 0), (Some(last - 1), 0)]),
+        m.read(i, &extents, &[(Some(0), 0)]),
+    ];
+    let body = Compute::Gather { indices: bound(last, 1, most, OutOfBounds::Drop, window.then_some(1)) };
+    let out = m.fold(&extents, last, &vec![1; extents.len()], reads, body);
+    m.finish(&[out])
+}
+
+/// Checks that the report says which implementation runs, and why.
+#[test]
+fn reports_say_how_rows_are_moved() {
+    let sorts = kernels::add_sorted().is_some() && kernels::index_filter(DType::I32).is_some();
+    let large =
+        if sorts { "sorted updates: the result exceeds the caches" } else { "batches of contiguous rows" };
+    for (p, expected) in [
+        (rows_at_indices(1, [8, 6], false, false), "a single row"),
+        (rows_at_indices(1, [8, 6], true, false), "a single row"),
+        (rows_at_indices(70, [8, 6], false, false), "batches of contiguous rows"),
+        (rows_at_indices(70, [8, 6], true, false), "batches of contiguous rows"),
+        (rows_at_indices(70, [8, 6], false, true), "query by query: an index starts a window"),
+        (rows_at_indices(40_000, [65_536, 16], true, false), large),
+    ] {
+        let listing = LockstepExecutable::new(&p, &[], None).unwrap().report().listing;
+        let ends = listing.lines().filter(|l| l.ends_with(&format!("us; {expected}"))).count();
+        assert_eq!(ends, 1, "not {expected}:\n{listing}");
     }
 }
 

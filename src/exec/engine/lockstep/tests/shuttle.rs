@@ -5,14 +5,16 @@ use super::run::Runner;
 use crate::core::types::DType;
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::index::MAX_LOOPS;
+use crate::exec::compile::pack::{BoundCopyBox, CopySource, PackKernel};
 use crate::exec::compile::plan::{
-    BoundCopyBox, BranchKernel, CopySource, ExecutionPlan, LoopKernel, NodeInfo, NodeKernel, PackKernel,
-    PlanLevel, PlanNode,
+    BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeInfo, NodeKernel, PlanLevel, PlanNode,
 };
+use crate::exec::compile::task_kernel::KernelStage;
 use crate::exec::runtime::print_queue::PrintQueue;
 use crate::exec::runtime::sync::explore;
 use crate::exec::runtime::thread_pool::ThreadPool;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 fn plan(kernels: Vec<NodeKernel>) -> ExecutionPlan {
     let what = NodeInfo { name: "", results: SmallVec::new(), num_maps: 0, origin: None };
@@ -23,7 +25,8 @@ fn plan(kernels: Vec<NodeKernel>) -> ExecutionPlan {
 /// Returns a kernel that copies one int32: `out = from`.
 fn copy(from: CopySource, out: u32) -> NodeKernel {
     let part = BoundCopyBox { from, ext: [1; MAX_LOOPS], src: (0, [0; MAX_LOOPS]), dst: (0, [0; MAX_LOOPS]) };
-    NodeKernel::Pack(Box::new(PackKernel { out, elements: 1, element_bytes: 4, fill: 0, boxes: vec![part] }))
+    let kernel = PackKernel { out, elements: 1, element_bytes: 4, fill: 0, boxes: vec![part] };
+    NodeKernel::Task(Arc::new(kernel), KernelStage::Only)
 }
 
 /// Checks that all workers take the same arm of a branch in a loop.
@@ -39,7 +42,10 @@ fn members_take_the_same_arm() {
             arms: vec![ExecutionPlan::default(), plan(vec![copy(CopySource::Bits(7), made)])],
             wires: vec![Vec::new(); 2],
         };
-        let body = plan(vec![copy(CopySource::Slot(each), which), NodeKernel::Branch(Box::new(branch))]);
+        let body = plan(vec![
+            copy(CopySource::Slot(each), which),
+            NodeKernel::Control(Box::new(ControlKernel::Branch(branch))),
+        ]);
         let steps = LoopKernel {
             body,
             iteration: 4,
@@ -51,7 +57,7 @@ fn members_take_the_same_arm() {
             xs: vec![(numbers, each, 4)],
             ys: Vec::new(),
         };
-        let all = plan(vec![NodeKernel::Loop(Box::new(steps))]);
+        let all = plan(vec![NodeKernel::Control(Box::new(ControlKernel::Loop(steps)))]);
         for chosen in [[0i32, 1, 0], [1, 0, 0], [0, 0, 1]] {
             let (mut chosen, mut which, mut made) = (chosen, 0i32, 0i32);
             let null = std::ptr::null_mut();
