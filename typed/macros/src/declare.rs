@@ -1,8 +1,8 @@
 //! `mesh!` and `dim!`: declarations of the user's types.
 
 use crate::notation::{literal, size};
-use crate::tokens::{Input, Result, code, code_with, fail};
-use proc_macro::{Delimiter, Ident, TokenStream, TokenTree};
+use crate::tokens::{Code, Input, Result, code_with, fail};
+use proc_macro::{Delimiter, Ident, TokenTree};
 use std::fmt::Write;
 
 /// The constant of an impl of a sealed trait.
@@ -17,8 +17,8 @@ struct Axis {
 }
 
 /// Parses `pub`, `pub(crate)` or nothing.
-fn visibility(it: &mut Input) -> TokenStream {
-    let mut tokens = TokenStream::new();
+fn visibility(it: &mut Input) -> Code {
+    let mut tokens = Code::default();
     if it.sees_word("pub") {
         tokens.extend(it.next());
         if matches!(it.peek(), Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Parenthesis) {
@@ -28,8 +28,8 @@ fn visibility(it: &mut Input) -> TokenStream {
     tokens
 }
 /// Parses `#[..]` attributes, including documentation.
-fn attributes(it: &mut Input) -> TokenStream {
-    let mut tokens = TokenStream::new();
+fn attributes(it: &mut Input) -> Code {
+    let mut tokens = Code::default();
     while it.sees('#') {
         tokens.extend(it.next());
         tokens.extend(it.next());
@@ -51,7 +51,7 @@ fn name(it: &mut Input, what: &str) -> Result<Ident> {
 }
 
 /// Expands `pub struct Pod { X: 2, Data("data"): ? }`.
-pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn mesh(it: &mut Input) -> Result<Code> {
     let about = attributes(it);
     let vis = visibility(it);
     let at = it.here();
@@ -72,28 +72,25 @@ pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
     }
     let none = "LIB::sets::Invariant,".repeat(axes.len());
     let listed: String = axes.iter().map(|a| format!("({:?}, {}),", a.name, value(a.size))).collect();
-    let mut out: TokenStream = about;
-    let names = [("MESH", &mesh)];
-    out.extend(
-        code("#[derive(Clone, Copy, Debug)]")
-            .into_iter()
-            .chain(vis.clone())
-            .chain(code_with("struct MESH;", &names)),
-    );
-    out.extend(code_with(
+    let text = mesh.to_string();
+    let mesh = Code::from(&mesh);
+    let names = [("MESH", &mesh), ("VISIBILITY", &vis)];
+    let mut out = about;
+    out.push(code_with(
         &format!(
-            "impl LIB::sealed::SealedOrDeclared for MESH {{}}
+            "#[derive(Clone, Copy, Debug)] VISIBILITY struct MESH;
+            impl LIB::sealed::SealedOrDeclared for MESH {{}}
             impl LIB::axis::MeshType for MESH {{
                 type Empty = ({none});
                 const NAME: &'static str = {:?};
                 const AXES: &'static [(&'static str, ::core::option::Option<usize>)] = &[{listed}];
             }}",
-            mesh.to_string()
+            text
         ),
         &names,
     ));
     for (i, axis) in axes.iter().enumerate() {
-        out.extend(declared(&mesh, &axes, i, axis, &vis)?);
+        out.push(declared(&mesh, &axes, i, axis, &vis));
     }
     Ok(out)
 }
@@ -157,7 +154,7 @@ fn value(size: Option<u64>) -> String {
     )
 }
 /// Generates the struct of one axis, its size, its slot in sets, and the axes that it differs from.
-fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStream) -> Result<TokenStream> {
+fn declared(mesh: &Code, axes: &[Axis], i: usize, axis: &Axis, vis: &Code) -> Code {
     let (size, factors) = match axis.size {
         None => ("LIB::axis::RunTimeSize".into(), "LIB::axis::RunTimeSize".into()),
         Some(n) => (binary(n), factors(n).unwrap_or_default()),
@@ -172,7 +169,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
     let (any, unreduced, reduced) =
         (slots("S"), slots("LIB::sets::UnreducedSum<DECLARED>"), slots("LIB::sets::ReducedSum<DECLARED>"));
     let mut text = format!(
-        "struct DECLARED;
+        "#[derive(Clone, Copy, Debug)] #[allow(missing_docs)] VISIBILITY struct DECLARED;
         impl LIB::sealed::SealedOrDeclared for DECLARED {{}}
         impl LIB::axis::MeshAxis for DECLARED {{
             type Mesh = MESH;
@@ -190,14 +187,14 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
         axis.name,
         value(axis.size),
     );
-    let mut names = vec![("MESH", mesh), ("DECLARED", &axis.ident)];
+    let idents: Vec<Code> = axes.iter().map(|a| Code::from(&a.ident)).collect();
+    let mut names = vec![("VISIBILITY", vis), ("MESH", mesh), ("DECLARED", &idents[i])];
     let placeholders: Vec<String> = (0..axes.len()).map(|j| format!("OTHER{j}")).collect();
-    for (j, other) in axes.iter().enumerate().filter(|(j, _)| *j != i) {
+    for (j, other) in idents.iter().enumerate().filter(|(j, _)| *j != i) {
         let _ = write!(text, "impl LIB::axis::DistinctAxis<OTHER{j}> for DECLARED {{ {SEAL} }}");
-        names.push((&placeholders[j], &other.ident));
+        names.push((&placeholders[j], other));
     }
-    let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
-    Ok(head.into_iter().chain(vis.clone()).chain(code_with(&text, &names)).collect())
+    code_with(&text, &names)
 }
 /// Returns the prime factors as a list of types; `None` if one is above 13.
 fn factors(mut n: u64) -> Option<String> {
@@ -219,48 +216,44 @@ fn binary(n: u64) -> String {
 }
 
 /// Expands `pub Hidden = 11008` or `pub Batch`.
-pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn dim(it: &mut Input) -> Result<Code> {
     let about = attributes(it);
     let vis = visibility(it);
     let dim = name(it, "a named size")?;
     let text = dim.to_string();
-    let struct_ = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
-    let head: TokenStream = about.into_iter().chain(struct_).chain(vis).collect();
-    let body = if it.is_empty() {
-        code_with(
-            &format!(
-                "struct DIM;
-                impl LIB::sealed::SealedOrDeclared for DIM {{}}
-                impl LIB::size::Size for DIM {{
-                    type Kind = LIB::size::Symbol;
-                    const VALUE: ::core::option::Option<usize> = ::core::option::Option::None;
-                    fn show(f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{ f.write_str({text:?}) }}
-                }}
-                impl LIB::size::IntoSize for DIM {{ type Size = DIM; }}"
-            ),
-            &[("DIM", &dim)],
-        )
+    let name = Code::from(&dim);
+    let mut names = vec![("VISIBILITY", &vis), ("DIM", &name)];
+    let number;
+    let (kind, value, shown, named) = if it.is_empty() {
+        ("Symbol", "::core::option::Option::None", format!("f.write_str({text:?})"), "")
     } else {
         if !it.takes('=') {
             let at = it.here();
             return fail(at, "expected `= size`, or nothing where the size is known at run time only");
         }
-        let number = size(it)?;
+        number = size(it)?;
         it.end("one size")?;
-        code_with(
-            &format!(
-                "struct DIM;
-                impl LIB::sealed::SealedOrDeclared for DIM {{}}
-                impl LIB::size::Size for DIM {{
-                    type Kind = LIB::size::Named;
-                    const VALUE: ::core::option::Option<usize> = <{number} as LIB::size::Size>::VALUE;
-                    fn show(f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{ <{number} as LIB::size::Size>::show(f) }}
-                }}
-                impl LIB::size::NamedSize for DIM {{ type Number = {number}; }}
-                impl LIB::size::IntoSize for DIM {{ type Size = DIM; }}"
-            ),
-            &[("DIM", &dim)],
+        names.push(("NUMBER", &number));
+        (
+            "Named",
+            "<NUMBER as LIB::size::Size>::VALUE",
+            "<NUMBER as LIB::size::Size>::show(f)".into(),
+            "impl LIB::size::NamedSize for DIM { type Number = NUMBER; }",
         )
     };
-    Ok(head.into_iter().chain(body).collect())
+    let declared = code_with(
+        &format!(
+            "#[derive(Clone, Copy, Debug)] #[allow(missing_docs)] VISIBILITY struct DIM;
+            impl LIB::sealed::SealedOrDeclared for DIM {{}}
+            impl LIB::size::Size for DIM {{
+                type Kind = LIB::size::{kind};
+                const VALUE: ::core::option::Option<usize> = {value};
+                fn show(f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{ {shown} }}
+            }}
+            {named}
+            impl LIB::size::IntoSize for DIM {{ type Size = DIM; }}"
+        ),
+        &names,
+    );
+    Ok(about.then(declared))
 }

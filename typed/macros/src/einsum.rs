@@ -1,7 +1,7 @@
 //! `einsum!("bsd,dh->bsh", x, w)`: finds the operands and dims of every letter.
 
-use crate::tokens::{Input, Result, code, fail, tuple};
-use proc_macro::{Span, TokenStream, TokenTree};
+use crate::tokens::{Code, Input, Result, code, code_with, fail};
+use proc_macro::{Span, TokenTree};
 use std::fmt::Write;
 
 const WANTED: &str = "expected subscripts such as \"mk,kn->mn\", then one or two operands, then a spec if the result's sharding is stated";
@@ -48,18 +48,17 @@ fn subscripts(it: &mut Input) -> Result<Subscripts> {
 
 /// Sums away the dims whose letters appear nowhere else.
 /// Returns the operand, by reference, and the letters that are left.
-fn summed(operand: TokenStream, letters: &str, keep: impl Fn(char) -> bool) -> (TokenStream, String) {
-    let mut out: TokenStream = tuple(operand);
-    let count = letters.len();
-    out.extend(code(&format!(".with_letters::<LIB::shape::D<{count}>>()")));
+fn summed(operand: Code, letters: &str, keep: impl Fn(char) -> bool) -> (Code, String) {
+    let mut text = format!("(&(OPERAND).with_letters::<LIB::shape::D<{}>>()", letters.len());
     for (i, _) in letters.char_indices().rev().filter(|(_, c)| !keep(*c)) {
-        out.extend(code(&format!(".sum(LIB::shape::D::<{i}>)")));
+        let _ = write!(text, ".sum(LIB::shape::D::<{i}>)");
     }
-    let out = tuple(code("&").into_iter().chain(out).collect());
+    text.push(')');
+    let out = code_with(&text, &[("OPERAND", &operand)]);
     (out, letters.chars().filter(|c| keep(*c)).collect())
 }
 
-pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn einsum(it: &mut Input) -> Result<Code> {
     let Subscripts { at, text, operands, out } = subscripts(it)?;
     let at_end = it.here();
     it.comma("`,` and the operands")?;
@@ -83,7 +82,7 @@ pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
         let (x, a) = summed(x, a, |c| out.contains(c));
         let order: String =
             out.chars().map(|c| format!("LIB::shape::D<{}>,", a.find(c).unwrap_or(0))).collect();
-        return Ok(x.into_iter().chain(code(&format!(".permuted::<({order})>()"))).collect());
+        return Ok(x.then(code(&format!(".permuted::<({order})>()"))));
     };
     let b = &operands[1];
     let (x, a) = summed(x, a, |c| out.contains(c) || b.contains(c));
@@ -108,19 +107,12 @@ pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
         }
     }
     let text = format!("{a},{b}->{out}");
-    let mut call: TokenStream = x;
+    let names = [("LEFT", &x), ("RIGHT", &w)];
     Ok(match spec {
-        None => {
-            call.extend(code(&format!(".einsum_by::<({outs}), ({over}), _>")));
-            call.extend(tuple(code(&format!("{text:?},")).into_iter().chain(w).collect()));
-            call
-        }
-        Some(spec) => {
-            call.extend(code(&format!(".einsum_to_by::<({outs}), ({over}), _, _>")));
-            call.extend(tuple(
-                code(&format!("{text:?},")).into_iter().chain(w).chain(code(",")).chain(spec).collect(),
-            ));
-            call
-        }
+        None => code_with(&format!("LEFT.einsum_by::<({outs}), ({over}), _>({text:?}, RIGHT)"), &names),
+        Some(spec) => code_with(
+            &format!("LEFT.einsum_to_by::<({outs}), ({over}), _, _>({text:?}, RIGHT, SPEC)"),
+            &[&names[..], &[("SPEC", &spec)]].concat(),
+        ),
     })
 }

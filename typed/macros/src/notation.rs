@@ -1,7 +1,7 @@
 //! Parsing and expansion of shapes, sizes, specs and array types.
 
-use crate::tokens::{Input, Result, code, fail, group, tuple};
-use proc_macro::{Delimiter, Literal, Span, TokenStream, TokenTree};
+use crate::tokens::{Code, Input, Result, code, code_with, fail, tuple};
+use proc_macro::{Delimiter, Literal, Span, TokenTree};
 
 /// Parses an unsigned integer literal.
 pub(crate) fn literal(l: &Literal) -> Result<u64> {
@@ -12,7 +12,7 @@ pub(crate) fn literal(l: &Literal) -> Result<u64> {
     }
 }
 /// Formats an integer as a size type: `Num<..>`, `K<..>`, `M<..>` or `G<..>`.
-pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
+pub(crate) fn number(n: u64, at: Span) -> Result<Code> {
     let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000 % 1000);
     Ok(code(&match n {
         0..=999 => format!("LIB::size::Num<{ones}>"),
@@ -25,16 +25,19 @@ pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
     }))
 }
 /// Expands a size that rustc computes: `{WIDTH}`.
-fn computed(e: &TokenStream) -> TokenStream {
-    let limb = |i: u8| format!("{{ LIB::size::limb({e}, {i}) }}");
+fn computed(value: &Code) -> Code {
+    let limb = |i: u8| format!("{{ LIB::size::limb(VALUE, {i}) }}");
     let (a, b, c, d) = (limb(3), limb(2), limb(1), limb(0));
-    code(&format!(
-        "<LIB::size::Limbs<{{ LIB::size::limb_count({e}) }}, {a}, {b}, {c}, {d}> as LIB::size::Trim>::Out"
-    ))
+    code_with(
+        &format!(
+            "<LIB::size::Limbs<{{ LIB::size::limb_count(VALUE) }}, {a}, {b}, {c}, {d}> as LIB::size::Trim>::Out"
+        ),
+        &[("VALUE", value)],
+    )
 }
 /// Parses a path. Returns it with its last word.
-fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
-    let mut tokens = TokenStream::new();
+fn path(it: &mut Input, what: &str) -> Result<(Code, String)> {
+    let mut tokens = Code::default();
     loop {
         let at = it.here();
         let Some(TokenTree::Ident(word)) = it.next() else { return fail(at, format!("expected {what}")) };
@@ -52,8 +55,8 @@ fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
     }
 }
 /// Parses optional `<..>` arguments after a path: `Num<8>` and `K<4, 96>`, as rustc prints sizes.
-fn arguments(it: &mut Input) -> Result<TokenStream> {
-    let (at, mut depth, mut tokens) = (it.here(), 0, TokenStream::new());
+fn arguments(it: &mut Input) -> Result<Code> {
+    let (at, mut depth, mut tokens) = (it.here(), 0, Code::default());
     while depth > 0 || it.sees('<') {
         depth += usize::from(it.sees('<'));
         depth -= usize::from(it.sees('>'));
@@ -65,7 +68,7 @@ fn arguments(it: &mut Input) -> Result<TokenStream> {
     Ok(tokens)
 }
 /// Parses one axis and adds it to `seen`. An axis that is already there is an error.
-fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
+fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<Code> {
     let at = it.here();
     if let Some(TokenTree::Literal(l)) = it.peek() {
         return fail(l.span(), format!("expected a mesh axis, as `mesh!` declares it: a name, not {l}"));
@@ -82,7 +85,7 @@ fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     Ok(tokens)
 }
 /// Parses `X` or `(X, Y)`.
-fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
+fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<Code> {
     if let Some(TokenTree::Group(g)) = it.peek().cloned() {
         if g.delimiter() != Delimiter::Parenthesis {
             return fail(g.span(), "expected a mesh axis, or several: `(X, Y)`");
@@ -101,7 +104,7 @@ fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     }
     axis(it, seen)
 }
-fn axis_list(it: &mut Input, seen: &mut Vec<String>) -> Result<Vec<TokenStream>> {
+fn axis_list(it: &mut Input, seen: &mut Vec<String>) -> Result<Vec<Code>> {
     let mut list = Vec::new();
     while !it.is_empty() {
         list.push(axis(it, seen)?);
@@ -109,14 +112,14 @@ fn axis_list(it: &mut Input, seen: &mut Vec<String>) -> Result<Vec<TokenStream>>
     }
     Ok(list)
 }
-fn listed(list: Vec<TokenStream>) -> TokenStream {
-    list.into_iter().flat_map(|t| t.into_iter().chain(code(","))).collect()
+fn listed(list: Vec<Code>) -> Code {
+    list.into_iter().fold(Code::default(), |all, one| all.then(one).then(code(",")))
 }
 
 /// Parses a size.
 ///
 /// A size is an integer, a product of integers, `{constant}`, a name, `?`, or a `typenum` integer.
-pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn size(it: &mut Input) -> Result<Code> {
     let at = it.here();
     match it.peek().cloned() {
         Some(TokenTree::Punct(p)) if p.as_char() == '?' => {
@@ -125,7 +128,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
         }
         Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Brace => {
             it.next();
-            Ok(computed(&group(Delimiter::Parenthesis, g.stream(), g.span())))
+            Ok(computed(&Input::new(g.stream(), g.span()).rest()))
         }
         Some(TokenTree::Literal(l)) => {
             it.next();
@@ -141,7 +144,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
         }
         Some(TokenTree::Ident(_)) => {
             let (mut tokens, word) = path(it, "a size")?;
-            tokens.extend(arguments(it)?);
+            tokens.push(arguments(it)?);
             if it.sees('*') || it.sees('+') || it.sees('/') || it.sees('-') {
                 let at = it.here();
                 return fail(
@@ -153,9 +156,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
                 word.strip_prefix('U').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
             Ok(match digits {
                 // a `typenum` integer is converted on entry
-                Some(_) => {
-                    code("<").into_iter().chain(tokens).chain(code("as LIB::size::IntoSize>::Size")).collect()
-                }
+                Some(_) => code_with("<SIZE as LIB::size::IntoSize>::Size", &[("SIZE", &tokens)]),
                 None => tokens,
             })
         }
@@ -167,8 +168,8 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
     }
 }
 /// Parses dims into a tuple type, and adds their axes to `seen`.
-pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
-    let (mut out, mut rank) = (TokenStream::new(), 0);
+pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<Code> {
+    let (mut out, mut rank) = (Code::default(), 0);
     while !it.is_empty() {
         let at = it.here();
         rank += 1;
@@ -183,7 +184,7 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
                     "`~` is a dim of size 1 that repeats, and is never sharded; write `1` for one that is",
                 );
             }
-            out.extend(code("LIB::shape::Stretch"));
+            out.push(code("LIB::shape::Stretch"));
         } else {
             let mut arguments = size(it)?;
             if it.takes('@') {
@@ -191,12 +192,12 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
                     let at = it.here();
                     return fail(at, "after `@` comes a mesh axis");
                 }
-                arguments.extend(code(","));
-                arguments.extend(axes(it, seen)?);
+                arguments.push(code(","));
+                arguments.push(axes(it, seen)?);
             }
-            out.extend(code("LIB::shape::TDim<").into_iter().chain(arguments).chain(code(">")));
+            out.push(code_with("LIB::shape::TDim<ARGUMENTS>", &[("ARGUMENTS", &arguments)]));
         }
-        out.extend(code(","));
+        out.push(code(","));
         it.comma("`,`, or `@axis` if the dim is sharded")?;
     }
     Ok(tuple(out))
@@ -204,8 +205,8 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
 
 /// The sets after the second `;`: `V: X, U: (Y, Z), R: W`.
 struct Sets {
-    mesh: Option<TokenStream>,
-    lists: [Vec<TokenStream>; 3],
+    mesh: Option<Code>,
+    lists: [Vec<Code>; 3],
 }
 const NAMES: [&str; 3] = ["V", "U", "R"];
 fn sets(it: &mut Input, seen: &mut Vec<String>, allowed: &[&str]) -> Result<Sets> {
@@ -239,24 +240,31 @@ fn sets(it: &mut Input, seen: &mut Vec<String>, allowed: &[&str]) -> Result<Sets
     }
     Ok(found)
 }
-fn empty_of(axis: &TokenStream) -> String {
-    format!("<<{axis} as LIB::axis::MeshAxis>::Mesh as LIB::axis::MeshType>::Empty")
+/// Expands the empty set of a mesh, or of the mesh of an axis.
+fn empty_of(mesh: Option<&Code>, axis: &Code) -> Code {
+    match mesh {
+        Some(mesh) => code_with("<MESH as LIB::axis::MeshType>::Empty", &[("MESH", mesh)]),
+        None => {
+            let text = "<<AXIS as LIB::axis::MeshAxis>::Mesh as LIB::axis::MeshType>::Empty";
+            code_with(text, &[("AXIS", axis)])
+        }
+    }
 }
 
 /// Parses a spec: `X, _, (Y, Z), =`, and `; U: W`.
-pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn spec(it: &mut Input) -> Result<Code> {
     let (mut entries, more) = it.until(';');
-    let (mut out, mut seen) = (TokenStream::new(), Vec::new());
+    let (mut out, mut seen) = (Code::default(), Vec::new());
     while !entries.is_empty() {
         if entries.sees_word("_") {
             entries.next();
-            out.extend(code("LIB::axis::Unsharded"));
+            out.push(code("LIB::axis::Unsharded"));
         } else if entries.takes('=') {
-            out.extend(code("LIB::rules::reshard::KeptSharding"));
+            out.push(code("LIB::rules::reshard::KeptSharding"));
         } else {
-            out.extend(axes(&mut entries, &mut seen)?);
+            out.push(axes(&mut entries, &mut seen)?);
         }
-        out.extend(code(","));
+        out.push(code(","));
         entries.comma("`,`: an entry of a spec is an axis, `(X, Y)`, `=` or `_`")?;
     }
     let spec = tuple(out);
@@ -271,11 +279,12 @@ pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
         _ => return fail(at, "expected one set: `U: axes` or `R: axes`"),
     };
     let list = tuple(listed(list));
-    Ok(code(&format!("LIB::rules::reshard::{wrapper}::<{spec}, {list}>")))
+    let text = format!("LIB::rules::reshard::{wrapper}::<SPEC, AXES>");
+    Ok(code_with(&text, &[("SPEC", &spec), ("AXES", &list)]))
 }
 
 /// Parses the type of an array: `f32; 8@X, 16`, or inside `shard_map` `f32; 4, 16; V: X`.
-pub(crate) fn array(it: &mut Input) -> Result<TokenStream> {
+pub(crate) fn array(it: &mut Input) -> Result<Code> {
     let at = it.here();
     let (mut dtype, some) = it.until(';');
     if !some {
@@ -291,33 +300,28 @@ pub(crate) fn array(it: &mut Input) -> Result<TokenStream> {
     let (mut shape, more) = it.until(';');
     let mut seen = Vec::new();
     let shape = dims(&mut shape, &mut seen)?;
-    let mut out: TokenStream =
-        code("LIB::Typed<").into_iter().chain(dtype).chain(code(",")).chain(shape).collect();
-    if more {
-        let at = it.here();
-        let Sets { mesh, lists: [v, u, r] } =
-            sets(it, &mut seen, &["V: axes", "U: axes", "R: axes", "in Mesh"])?;
-        let inside = mesh.is_some() || !v.is_empty();
-        let Some(first) = v.first().or(u.first()).or(r.first()) else {
-            let Some(mesh) = mesh else {
-                return fail(at, "expected `V: axes`, `U: axes`, `R: axes` or `in Mesh`");
-            };
-            out.extend(code(&format!(", <{mesh} as LIB::axis::MeshType>::Empty>")));
-            return Ok(out);
-        };
-        let mut set =
-            mesh.map_or_else(|| empty_of(first), |m| format!("<{m} as LIB::axis::MeshType>::Empty"));
-        for axis in v {
-            set = format!("<{axis} as LIB::sets::AddAxis<{set}>>::Out");
-        }
-        for (list, mark) in [(u, "Unreduced"), (r, "Reduced")] {
-            for axis in list {
-                set = format!("<{axis} as LIB::sets::Mark<{set}>>::{mark}");
-            }
-        }
-        let set = if inside { set } else { format!("LIB::sets::GlobalSets<{set}>") };
-        out.extend(code(&format!(", {set}")));
+    let set = if more { array_sets(it, &mut seen)? } else { Code::default() };
+    let text = if more { "LIB::Typed<ELEMENT, SHAPE, SETS>" } else { "LIB::Typed<ELEMENT, SHAPE>" };
+    Ok(code_with(text, &[("ELEMENT", &dtype), ("SHAPE", &shape), ("SETS", &set)]))
+}
+/// Parses the sets of the type of an array.
+fn array_sets(it: &mut Input, seen: &mut Vec<String>) -> Result<Code> {
+    let at = it.here();
+    let Sets { mesh, lists: [v, u, r] } = sets(it, seen, &["V: axes", "U: axes", "R: axes", "in Mesh"])?;
+    let inside = mesh.is_some() || !v.is_empty();
+    let first = v.first().or(u.first()).or(r.first());
+    if first.is_none() && mesh.is_none() {
+        return fail(at, "expected `V: axes`, `U: axes`, `R: axes` or `in Mesh`");
     }
-    out.extend(code(">"));
-    Ok(out)
+    let mut set = empty_of(mesh.as_ref(), &first.cloned().unwrap_or_default());
+    for axis in v {
+        set = code_with("<AXIS as LIB::sets::AddAxis<SET>>::Out", &[("AXIS", &axis), ("SET", &set)]);
+    }
+    for (list, mark) in [(u, "Unreduced"), (r, "Reduced")] {
+        let text = format!("<AXIS as LIB::sets::Mark<SET>>::{mark}");
+        for axis in list {
+            set = code_with(&text, &[("AXIS", &axis), ("SET", &set)]);
+        }
+    }
+    Ok(if inside { set } else { code_with("LIB::sets::GlobalSets<SET>", &[("SET", &set)]) })
 }

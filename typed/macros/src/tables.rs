@@ -5,12 +5,14 @@
 //! node of a digit `d` knows the results of all operations of `d` with another digit, so that rustc
 //! finds each digit of a result without a search among impls.
 
-use crate::tokens::code;
 use proc_macro::TokenStream;
 use std::fmt::Write;
 
 const PRIMES: [u32; 6] = [2, 3, 5, 7, 11, 13];
 
+fn parsed(text: &str) -> TokenStream {
+    text.parse().expect("the tables are well-formed code")
+}
 /// Formats the node of a digit before the list `tail`. A leading zero is left out.
 fn node(digit: u32, tail: &str) -> String {
     match digit {
@@ -159,7 +161,7 @@ pub(crate) fn digits() -> TokenStream {
             impl<T: DigitList> DigitList for Digit{b}<T> {{ {text} }}"
         );
     }
-    code(&(out + &remainders()))
+    parsed(&(out + &remainders()))
 }
 /// Generates `QuotientDigits` and the remainders 0 to 12.
 fn remainders() -> String {
@@ -213,10 +215,10 @@ pub(crate) fn groups() -> TokenStream {
             }}"
         );
     }
-    code(&out)
+    parsed(&out)
 }
 /// Generates `integer name` for the `typenum` integers below 1000.
 pub(crate) fn typenums(input: TokenStream) -> TokenStream {
     let rows: String = (0..1000).map(|n| format!("{n} U{n} ")).collect();
-    code(&format!("{input}! {{ {rows} }}"))
+    parsed(&format!("{input}! {{ {rows} }}"))
 }
