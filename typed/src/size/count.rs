@@ -34,12 +34,13 @@ impl TallyCount for OpenCount {
     type Count = OpenCount;
 }
 
+// the product so far is on the left: the first one, of 1 and a size, takes a few steps only
 macro_rules! numbers { ($($kind:ty)*) => { $(
     impl<Z: Decimal, L: DigitList, Y> CountImpl<Z, Tally<L, Y>> for $kind
     where
-        Tally<<DigitsOf<Z> as DigitList>::Product<L>, Y>: TallyCount,
+        Tally<L::Product<DigitsOf<Z>>, Y>: TallyCount,
     {
-        type Out = Tally<<DigitsOf<Z> as DigitList>::Product<L>, Y>;
+        type Out = Tally<L::Product<DigitsOf<Z>>, Y>;
     }
 )* } }
 numbers!(Number Named);
