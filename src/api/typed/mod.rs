@@ -144,8 +144,9 @@ pub use manual::{Manual, ShardMapArguments, ShardMapBody, ShardMapIn, ShardMapOu
 pub use mesh::{MeshOf, TypedMesh};
 pub use numbers::{AsNumber, Bits, Float, Integer, Number, NumberOf, Signed, Summed};
 pub use operands::{
-    AddResult, ArithmeticKind, ArrayOperand, AssignableTo, BitwiseKind, JoinResult, JoinsElem, LeftNumber,
-    MulResult, NumberOperand, RightOperand, ScalarOperand,
+    AddOperand, AddResult, ArithmeticKind, ArrayOperand, AssignableTo, BitwiseKind, BitwiseOperand,
+    DivOperand, JoinResult, JoinsElem, LeftNumber, MulOperand, MulResult, NumberOperand, RightOperand,
+    ScalarOperand,
 };
 pub use pieces::{ConcatOperands, SliceOf, SplitPieces, StridedSlice, concat};
 pub use products::Product;

@@ -1,11 +1,11 @@
 //! The right operands of elementwise operations: typed arrays, and numbers.
 
-use super::Typed;
 use super::numbers::{AsNumber, Bits, Number, NumberOf};
 use super::rules::broadcast::{ZipOf, ZipRhs};
 use super::rules::select::SelectRhs;
 use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
 use super::shape::{DimInfo, Shape};
+use super::{Typed, TypedArray};
 use crate::api::array::{Operand, Term};
 use crate::core::types::Element;
 use atmesh_typed::sealed::{Seal, Sealed};
@@ -161,6 +161,38 @@ results! {
     /// The result of an elementwise operation other than `+`, `-` and `*` on a `Typed<T, S, V>` and
     /// an `R`.
     JoinResult JoinOf;
+}
+
+macro_rules! operands { ($($(#[$doc:meta])* $name:ident $kind:ident $rhs:ident $result:ident;)*) => { $(
+    $(#[$doc])*
+    // rustc prints this message instead of that of `NumberOf`, whose type is the same
+    #[diagnostic::on_unimplemented(
+        message = "expected a typed array of `{T}` or a number of type `{T}`, found `{Self}`",
+        label = "an array of `{T}` cannot be combined with this",
+        note = "arrays of floats take `2.0`, `2` and numbers of type `f32`, `f64`; arrays of integers take numbers of their own type: convert the array (`x.convert::<f32>()`) or the number (`n as f32`)",
+        note = "an `Array` becomes a typed one by `x.typed::<T![f32; 8@X, 16]>()?`"
+    )]
+    pub trait $name<T, S, V>: RightOperand {
+        /// The result.
+        type Out: TypedArray;
+    }
+    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $kind<T>>> $name<T, S, V> for R
+    where
+        R::Shape: ZipRhs<S>,
+        R::Sets: $rhs<V>,
+    {
+        type Out = $result<T, S, V, R>;
+    }
+)* } }
+operands! {
+    /// A right operand of `+` or `-` with a `Typed<T, S, V>` on the left.
+    AddOperand ArithmeticKind AddRhs AddResult;
+    /// A right operand of `*` with a `Typed<T, S, V>` on the left.
+    MulOperand ArithmeticKind MulRhs MulResult;
+    /// A right operand of `/` or `%` with a `Typed<T, S, V>` on the left.
+    DivOperand ArithmeticKind JoinRhs JoinResult;
+    /// A right operand of `&`, `|` or `^` with a `Typed<T, S, V>` on the left.
+    BitwiseOperand BitwiseKind JoinRhs JoinResult;
 }
 
 /// A number that may be on the left of an operator with an array of `T` on the right.

@@ -1,10 +1,11 @@
 //! The operators `+ - * / %`, `& | ^`, `-x` and `!x` on typed arrays and scalars.
 
 use super::operands::{
-    AddResult, ArithmeticKind, AssignableTo, BitwiseKind, JoinResult, JoinsElem, LeftNumber, MulResult,
-    RightOperand,
+    AddOperand, ArithmeticKind, AssignableTo, BitwiseKind, BitwiseOperand, DivOperand, JoinsElem, LeftNumber,
+    MulOperand, RightOperand,
 };
 use super::rules::broadcast::ZipRhs;
+use super::sealed::FromRule;
 use super::sets::{AddRhs, CompleteSets, JoinRhs, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
 use super::{AsNumber, Bits, Float, Signed, Typed, equal_sizes};
@@ -16,29 +17,23 @@ use half::{bf16, f16};
 use std::ops;
 
 // There is one impl per left side for arrays and numbers on the right: the bounds, whose messages are
-// ours, decide. A bound on `T` alone would give E0369 instead: rustc looks for an impl before it
-// knows the right side, and bounds on that are left for later.
-macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:ident $bound:ident $rhs:ident $of:ident;)*) => { $(
-    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $bound<T>>> ops::$trait<R> for &Typed<T, S, V>
-    where
-        R::Shape: ZipRhs<S>,
-        R::Sets: $rhs<V>,
-    {
-        type Output = $of<T, S, V, R>;
+// ours, decide. They are the bounds of the impls of one trait, which has the type of the result: rustc
+// then waits for the type of the right side with one obligation, not with one for each bound.
+// A bound on `T` alone would give E0369 instead: rustc looks for an impl before it knows the right
+// side, and bounds on that are left for later.
+macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:ident $bound:ident $rhs:ident $operand:ident;)*) => { $(
+    impl<T: Element, S: Shape, V: Sets, R: $operand<T, S, V>> ops::$trait<R> for &Typed<T, S, V> {
+        type Output = R::Out;
         #[track_caller]
         fn $name(self, b: R) -> Self::Output {
-            Typed::from_rule_result(operators!(@ self b $trait $name))
+            R::Out::from_rule(operators!(@ self b $trait $name))
         }
     }
-    impl<T: Element, S: Shape, V: Sets, R: RightOperand<Kind: JoinsElem<T, R::Elem> + $bound<T>>> ops::$trait<R> for Typed<T, S, V>
-    where
-        R::Shape: ZipRhs<S>,
-        R::Sets: $rhs<V>,
-    {
-        type Output = $of<T, S, V, R>;
+    impl<T: Element, S: Shape, V: Sets, R: $operand<T, S, V>> ops::$trait<R> for Typed<T, S, V> {
+        type Output = R::Out;
         #[track_caller]
         fn $name(self, b: R) -> Self::Output {
-            Typed::from_rule_result(operators!(@ self b $trait $name))
+            R::Out::from_rule(operators!(@ self b $trait $name))
         }
     }
     /// The result has the type of the left side.
@@ -62,14 +57,14 @@ macro_rules! operators { ($($trait:ident $name:ident $assign:ident $assign_name:
     }};
 }
 operators! {
-    Add add AddAssign add_assign ArithmeticKind AddRhs AddResult;
-    Sub sub SubAssign sub_assign ArithmeticKind AddRhs AddResult;
-    Mul mul MulAssign mul_assign ArithmeticKind MulRhs MulResult;
-    Div div DivAssign div_assign ArithmeticKind JoinRhs JoinResult;
-    Rem rem RemAssign rem_assign ArithmeticKind JoinRhs JoinResult;
-    BitAnd bitand BitAndAssign bitand_assign BitwiseKind JoinRhs JoinResult;
-    BitOr bitor BitOrAssign bitor_assign BitwiseKind JoinRhs JoinResult;
-    BitXor bitxor BitXorAssign bitxor_assign BitwiseKind JoinRhs JoinResult;
+    Add add AddAssign add_assign ArithmeticKind AddRhs AddOperand;
+    Sub sub SubAssign sub_assign ArithmeticKind AddRhs AddOperand;
+    Mul mul MulAssign mul_assign ArithmeticKind MulRhs MulOperand;
+    Div div DivAssign div_assign ArithmeticKind JoinRhs DivOperand;
+    Rem rem RemAssign rem_assign ArithmeticKind JoinRhs DivOperand;
+    BitAnd bitand BitAndAssign bitand_assign BitwiseKind JoinRhs BitwiseOperand;
+    BitOr bitor BitOrAssign bitor_assign BitwiseKind JoinRhs BitwiseOperand;
+    BitXor bitxor BitXorAssign bitxor_assign BitwiseKind JoinRhs BitwiseOperand;
 }
 
 // A number on the left has the array's element type, or is an `f32` for `f16` and `bf16`, or an `i32`
