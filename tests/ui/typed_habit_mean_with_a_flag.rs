@@ -1,4 +1,5 @@
 //~ this method takes 1 argument but 2 arguments were supplied
+//~ mean Float T, CompleteFor<op::mean>; // the dim kept: x.mean(keep(D1))
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }
 fn main() {}

@@ -1,4 +1,5 @@
 //~ this method takes 0 arguments but 1 argument was supplied
+//~ pub fn reshape<R: UnshardedShape>(&self) -> Typed<T, R, V> // a type: x.reshape::<S![4, 32]>()
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }
 fn main() {}

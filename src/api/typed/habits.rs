@@ -2,7 +2,7 @@
 
 use super::sets::Sets;
 use super::shape::Shape;
-use super::{Typed, convert};
+use super::{Typed, convert, op};
 use crate::api::array::Array;
 use crate::core::diagnostic::Result;
 use crate::core::types::Element;
@@ -83,3 +83,54 @@ pub trait DevicePosition: atmesh_typed::sealed::Sealed {
     /// Returns the position.
     fn position(&self) -> Self::Index;
 }
+
+/// The arguments of a body, used like one array. No type implements this trait; its message states
+/// the typed form.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Op}` is for one array: the body of this `shard_map` takes the tuple `{Self}`",
+    label = "a tuple with one array, as the arguments are `(x,)`",
+    note = "take the array out of the tuple: `|(x,)| x.{Op}(..)`, or `x.0.{Op}(..)`",
+    note = "or pass the array alone, without a tuple: `Pod.shard_map(x, ..)`"
+)]
+pub trait OneArray<Op>: atmesh_typed::sealed::Sealed {
+    /// The result of the operation.
+    type Out;
+    /// Returns the result.
+    fn result(&self) -> Self::Out;
+}
+macro_rules! of_one {
+    ($($name:ident)*; $($name1:ident)*) => {
+        /// The methods of an array, on a tuple with one array. They do not compile: see
+        /// [`OneArray`].
+        #[doc(hidden)]
+        pub trait TupleOfOne: atmesh_typed::sealed::Sealed {
+            $(
+                /// Does not compile.
+                fn $name(&self) -> <Self as OneArray<op::$name>>::Out
+                where
+                    Self: OneArray<op::$name>,
+                {
+                    self.result()
+                }
+            )*
+            $(
+                /// Does not compile.
+                fn $name1<A>(&self, of: A) -> <Self as OneArray<op::$name1>>::Out
+                where
+                    Self: OneArray<op::$name1>,
+                {
+                    let _ = of;
+                    self.result()
+                }
+            )*
+        }
+    };
+}
+of_one! {
+    floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+    rint nan_to_num is_finite is_nan is_inf sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus
+    gelu gelu_exact sign square abs;
+    sum prod max min mean var std logsumexp any all softmax log_softmax argmax argmin psum pmean pmax pmin matmul
+}
+impl<T, S, V> TupleOfOne for (Typed<T, S, V>,) {}

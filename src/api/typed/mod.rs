@@ -165,6 +165,8 @@ use std::marker::PhantomData;
 /// The names that typed programs use, in addition to `atmesh::prelude`.
 pub mod prelude {
     pub use super::axis::{Distinct, DistinctAxis, MeshAxis, MeshType, Shard, Unsharded};
+    #[doc(hidden)]
+    pub use super::habits::TupleOfOne as _;
     pub use super::rules::broadcast::ElementwiseShape;
     pub use super::rules::reduce::keep;
     pub use super::rules::reshape_dims::ReshapesTo;

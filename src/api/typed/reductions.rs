@@ -26,6 +26,7 @@ macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, 
         }
     )* }
 } }
+// rustc shows the line of a definition where a call has another number of arguments.
 reductions! {
     /// Sums over dims: `D1`, several in rising order as `(D0, D1)`, `..` (all of them), or `keep`
     /// of these (kept with size 1).
@@ -43,25 +44,25 @@ reductions! {
     ///     (vec![3.0; 4], vec![4.0; 3], 12.0));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    sum Summed T::Sum, Sets;
+    sum Summed T::Sum, Sets; // the dim kept: x.sum(keep(D1))
     /// Multiplies the elements over dims.
-    prod Summed T::Sum, CompleteFor<op::prod>;
+    prod Summed T::Sum, CompleteFor<op::prod>; // the dim kept: x.prod(keep(D1))
     /// Returns the maximum over dims.
-    max Element T, CompleteFor<op::max>;
+    max Element T, CompleteFor<op::max>; // the dim kept: x.max(keep(D1))
     /// Returns the minimum over dims.
-    min Element T, CompleteFor<op::min>;
+    min Element T, CompleteFor<op::min>; // the dim kept: x.min(keep(D1))
     /// Returns the mean over dims.
-    mean Float T, CompleteFor<op::mean>;
+    mean Float T, CompleteFor<op::mean>; // the dim kept: x.mean(keep(D1))
     /// Returns the population variance over dims.
-    var Float T, CompleteFor<op::var>;
+    var Float T, CompleteFor<op::var>; // the dim kept: x.var(keep(D1))
     /// Returns the population standard deviation over dims.
-    std Float T, CompleteFor<op::std>;
+    std Float T, CompleteFor<op::std>; // the dim kept: x.std(keep(D1))
     /// Computes log Σ exp over dims.
-    logsumexp Float T, CompleteFor<op::logsumexp>;
+    logsumexp Float T, CompleteFor<op::logsumexp>; // the dim kept: x.logsumexp(keep(D1))
     /// Returns true where any element over dims is true or non-zero.
-    any Element bool, CompleteFor<op::any>;
+    any Element bool, CompleteFor<op::any>; // the dim kept: x.any(keep(D1))
     /// Returns true where all elements over dims are true or non-zero.
-    all Element bool, CompleteFor<op::all>;
+    all Element bool, CompleteFor<op::all>; // the dim kept: x.all(keep(D1))
     /// Computes the bitwise AND over dims.
     bit_and Bits T, CompleteFor<op::bit_and>;
     /// Computes the bitwise OR over dims.
@@ -69,7 +70,7 @@ reductions! {
     /// Counts the elements over dims that are not zero.
     count_nonzero Element i32, CompleteFor<op::count_nonzero>;
     /// Computes the Euclidean norm √Σx² over dims.
-    norm Float T, CompleteFor<op::norm>;
+    norm Float T, CompleteFor<op::norm>; // the dim kept: x.norm(keep(D1))
     /// Sums over dims without the elements that are NaN.
     nansum Float T, CompleteFor<op::nansum>;
     /// Multiplies the elements over dims without those that are NaN.

@@ -139,7 +139,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// }
     /// ```
     #[track_caller]
-    pub fn reshape<R: UnshardedShape>(&self) -> Typed<T, R, V>
+    #[rustfmt::skip] // rustc shows the next line where a call has arguments
+    pub fn reshape<R: UnshardedShape>(&self) -> Typed<T, R, V> // a type: x.reshape::<S![4, 32]>()
     where
         S: UnshardedShape + ReshapesTo<R>,
     {
