@@ -7,8 +7,7 @@ use atmesh::diagnostic::Fault;
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
 use atmesh::program::{
-    BatchedOp, Dim, Factors, JvpArgs, Linearity, Primitive, Priority, Tangents, TransposeArgs, TypedOperand,
-    VmapArgs,
+    BatchedOp, Dim, Factors, JvpArgs, Linearity, Primitive, Tangents, TransposeArgs, TypedOperand, VmapArgs,
 };
 use atmesh::{Complex, ErrorKind, Shape, default_flush_subnormals, set_default_flush_subnormals};
 use error_checks::Unquoted as _;
@@ -141,12 +140,6 @@ impl Primitive for OneInstruction {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, _: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])

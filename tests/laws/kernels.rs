@@ -68,12 +68,6 @@ impl Primitive for Own {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     /// Returns a loop whose carry has another type than its body takes.
     fn jvp(&self, at: JvpArgs<'_>) -> Result<Tangents> {
         let mut body = Builder::new();

@@ -6,8 +6,8 @@ use atmesh::diagnostic::Fault;
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{Access, Compute, LoopNest, RowKernelCall};
 use atmesh::program::{
-    BatchedOp, Dim, Factors, JvpArgs, Linearity, Primitive, Priority, RowInput, RowKernel, RowOutputs,
-    Tangents, TransposeArgs, TypedOperand, VmapArgs,
+    BatchedOp, Dim, Factors, JvpArgs, Linearity, Primitive, RowInput, RowKernel, RowOutputs, Tangents,
+    TransposeArgs, TypedOperand, VmapArgs,
 };
 use atmesh::types::Shape;
 use atmesh::{CollectiveKind, EngineKind, ErrorKind, Spec, sort_by_keys};
@@ -507,12 +507,6 @@ impl Primitive for Own {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, _: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])

@@ -6,11 +6,11 @@ use atmesh::diagnostic::Fault;
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{Access, Compute, LoopNest, RowKernelCall};
 use atmesh::program::{
-    BatchedOp, Dim, Factors, JvpArgs, Linearity, ParallelRowKernel, Primitive, Priority, RowInput, RowKernel,
+    BatchedOp, Dim, Factors, JvpArgs, Linearity, ParallelRowKernel, Primitive, RowInput, RowKernel,
     RowOutput, RowOutputs, SecondPass, Tangents, TransposeArgs, TypedOperand, VmapArgs,
 };
 use atmesh::types::Shape;
-use atmesh::{EngineKind, ErrorKind, Spec, custom_op};
+use atmesh::{EngineKind, ErrorKind, custom_op};
 use std::mem::{forget, replace};
 use std::ops::Range;
 use std::sync::Arc;
@@ -230,12 +230,6 @@ impl Primitive for OfKernel {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, _: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])

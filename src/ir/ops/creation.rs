@@ -7,7 +7,7 @@ use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::mesh::{Axes, AxisType, Mesh};
 use crate::core::sharding::{Spec, check_unreduced_dtype};
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::{Compute, LoopNest, ScalarArg, ScalarCode, ScalarOp};
 use crate::ir::program::{BatchedOp, VmapArgs};
 use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value, typing};
@@ -90,9 +90,6 @@ macro_rules! created_common {
         }
         fn linearity(&self) -> Linearity {
             Linearity::Nullary
-        }
-        fn priority(&self) -> Priority {
-            Priority::Plain
         }
         fn out_sharding(&self) -> Option<Spec> {
             self.ty.mesh.as_ref().map(|_| self.ty.spec)

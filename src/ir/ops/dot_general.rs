@@ -7,7 +7,8 @@ use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Precision, Shape};
 use crate::core::util::small_sort;
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, LoopId, Priority};
+use crate::ir::ops::structural::out_sharding_rules;
+use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, LoopId};
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, VmapArgs, shifted_dims};
@@ -230,15 +231,7 @@ impl Primitive for DotGeneral {
     fn linearity(&self) -> Linearity {
         Linearity::Contraction
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let (x, y) = (&operands[0], &operands[1]);
         let mut sum = None;

@@ -255,9 +255,6 @@ impl Primitive for RandomFoldIn {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         // The high word of the counter is 0.
         let mut code =
@@ -288,9 +285,6 @@ impl Primitive for RandomKeyData {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let rank = operands[0].rank();
@@ -346,9 +340,6 @@ impl Primitive for RandomWrap {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn loop_nests(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let rank = results[0].rank();

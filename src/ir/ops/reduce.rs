@@ -9,7 +9,8 @@ use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::core::util::small_sort;
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::ops::structural::out_sharding_rules;
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Reducer, ScalarCode};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, VmapArgs, shifted_dims};
@@ -115,15 +116,7 @@ impl Primitive for Reduce {
     fn linearity(&self) -> Linearity {
         if self.kind == Reduction::Sum { Linearity::Joint } else { Linearity::None }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let (Some(t), x, z) = (&tangents[0], &operands[0], &outputs[0]) else { return Ok(vec![None]) };
         let kept = self.kept_dims(x.ty.rank());

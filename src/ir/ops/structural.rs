@@ -96,6 +96,19 @@ macro_rules! no_derivative {
 }
 pub(super) use no_derivative;
 
+/// Defines the rules of a primitive whose field `out_sharding` is the sharding that users request.
+macro_rules! out_sharding_rules {
+    () => {
+        fn out_sharding(&self) -> Option<crate::core::sharding::Spec> {
+            self.out_sharding
+        }
+        fn with_out_sharding(&self, out: crate::core::sharding::Spec) -> Option<crate::ir::program::Prim> {
+            Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
+        }
+    };
+}
+pub(super) use out_sharding_rules;
+
 impl<M: StructuralOp> Primitive for M {
     fn name(&self) -> &'static str {
         M::NAME

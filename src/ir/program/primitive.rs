@@ -49,7 +49,7 @@ pub struct TransposeArgs<'a> {
 }
 
 /// An operation with all its rules.
-/// A missing rule is a compile error.
+/// A missing rule without a default is a compile error.
 ///
 /// A primitive is a struct of its parameters that derives `Clone, Debug, PartialEq, Eq, Hash`. Two
 /// primitives that differ in one field are different, in programs and in the caches of compiled
@@ -59,7 +59,8 @@ pub struct TransposeArgs<'a> {
 /// follow; the derivatives ([`jvp`](Primitive::jvp), [`transpose`](Primitive::transpose)); the rule
 /// for `vmap` ([`vmap`](Primitive::vmap)); and the definition of each element
 /// ([`loop_nests`](Primitive::loop_nests)), from which all engines generate kernels. `types`,
-/// `collective`, `named_op`, `with_out_sharding`, `constraint` and `remat` have defaults.
+/// `priority`, `collective`, `named_op`, `out_sharding`, `with_out_sharding`, `constraint` and
+/// `remat` have defaults.
 ///
 /// For each entry of [`PRIMITIVES`](crate::ir::ops::PRIMITIVES), tests require a conformance case
 /// with the reference's results; derivatives that agree with finite differences, for unsharded and
@@ -105,9 +106,6 @@ pub struct TransposeArgs<'a> {
 ///     }
 ///     fn priority(&self) -> Priority {
 ///         Priority::Elementwise
-///     }
-///     fn out_sharding(&self) -> Option<Spec> {
-///         None
 ///     }
 ///     fn jvp(&self, at: JvpArgs<'_>) -> Result<Tangents> {
 ///         at.tangents.iter().map(|t| t.as_ref().map(|t| at.builder.neg(t)).transpose()).collect()
@@ -159,10 +157,6 @@ pub trait Primitive: DynEqHash + fmt::Debug + Send + Sync {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors;
     /// Returns the linearity, which determines how unreduced operands are treated.
     fn linearity(&self) -> Linearity;
-    /// Returns the priority in auto propagation.
-    fn priority(&self) -> Priority;
-    /// Returns the sharding that the user requested for the first result, if any.
-    fn out_sharding(&self) -> Option<Spec>;
     /// Returns the tangents of the results, computed from those of the operands.
     fn jvp(&self, args: JvpArgs<'_>) -> Result<Tangents>;
     /// Returns the cotangents of the operands in which the primitive is linear.
@@ -180,6 +174,11 @@ pub trait Primitive: DynEqHash + fmt::Debug + Send + Sync {
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         typing::by_factors(self, operands)
     }
+    /// Returns the priority in auto propagation.
+    /// Defaults to [`Priority::Plain`].
+    fn priority(&self) -> Priority {
+        Priority::Plain
+    }
     /// Returns the communication between devices, for operations of manual mode.
     /// Defaults to `None`.
     fn collective(&self) -> Option<ManualCollective> {
@@ -189,6 +188,11 @@ pub trait Primitive: DynEqHash + fmt::Debug + Send + Sync {
     /// It is used if loop nests express the operation badly or not at all. Defaults to `None`.
     fn named_op(&self, operands: &[ArrayType]) -> Option<NamedOp> {
         let _ = operands;
+        None
+    }
+    /// Returns the sharding that the user requested for the first result.
+    /// Defaults to `None`.
+    fn out_sharding(&self) -> Option<Spec> {
         None
     }
     /// Returns this primitive with `out` as the requested sharding of the first result.

@@ -1,13 +1,12 @@
 //! The Fourier transforms over the last dimensions.
 
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{DTypeClass, Unary};
 use crate::ir::ops::slicing::Pad;
 use crate::ir::ops::structural::linear_jvp;
-use crate::ir::program::factors::{Dim, DimMap, ExplicitRule, Factors, Linearity, Priority};
+use crate::ir::program::factors::{Dim, DimMap, ExplicitRule, Factors, Linearity};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
 };
@@ -109,12 +108,6 @@ impl Primitive for Fft {
     }
     fn linearity(&self) -> Linearity {
         Linearity::Joint
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     linear_jvp!();
     /// Returns the cotangent of the operand, which is the real part of the transposed transform.

@@ -4,11 +4,10 @@ use super::scan::accumulator_dtype;
 use super::{check_axis, check_one_shape, factors, row_loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
 use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
-use crate::ir::program::factors::{Factors, Linearity, Priority};
+use crate::ir::program::factors::{Factors, Linearity};
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
@@ -51,12 +50,6 @@ impl Primitive for Recurrence {
     }
     fn linearity(&self) -> Linearity {
         Linearity::Product
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     /// Infers the types from the factors, and rejects unreduced decays.
     /// The primitive is linear in the gains only.

@@ -5,12 +5,11 @@
 
 use super::{check_axis, factors, row_loop_nest};
 use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape, with_dtype};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{Binary, DTypeClass};
 use crate::ir::ops::slicing::Pad;
-use crate::ir::program::factors::{Factors, Linearity, Priority};
+use crate::ir::program::factors::{Factors, Linearity};
 use crate::ir::program::loop_nest::{LoopNest, Reducer};
 use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
@@ -112,12 +111,6 @@ impl Primitive for CumulativeScan {
     }
     fn linearity(&self) -> Linearity {
         if self.kind == CumulativeOp::Sum { Linearity::Joint } else { Linearity::None }
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

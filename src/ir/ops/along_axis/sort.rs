@@ -2,11 +2,10 @@
 
 use super::{check_axis, check_one_shape, factors, row_loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape, with_dtype};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::indexing::{Gather, GatherDims};
-use crate::ir::program::factors::{ExplicitRule, Factors, Linearity, Priority};
+use crate::ir::program::factors::{ExplicitRule, Factors, Linearity};
 use crate::ir::program::loop_nest::{LoopNest, OutOfBounds};
 use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
@@ -89,12 +88,6 @@ impl Primitive for Sort {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         // the same row kernel returns the indices, so that both results are computed together
         let from = b.emit1(Arc::new(Argsort { axis: self.axis, keys: self.keys }), operands)?;
@@ -132,12 +125,6 @@ impl Primitive for Argsort {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     crate::ir::ops::structural::no_derivative!("argsort");
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {

@@ -2,11 +2,10 @@
 
 use super::{check_axis, row_loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
@@ -61,12 +60,6 @@ impl Primitive for TopK {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, tangents, outputs, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let t = tangents[0].as_ref().map(|t| b.pick_along(&outputs[1], t, self.axis)).transpose()?;

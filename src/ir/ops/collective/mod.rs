@@ -320,12 +320,6 @@ macro_rules! collective_common {
         fn linearity(&self) -> Linearity {
             Linearity::Joint
         }
-        fn priority(&self) -> Priority {
-            Priority::Plain
-        }
-        fn out_sharding(&self) -> Option<Spec> {
-            None
-        }
         /// Returns no loop nests; the partitioner lowers [`Primitive::collective`] instead.
         fn loop_nests(&self, _operands: &[ArrayType], _results: &[ArrayType]) -> Vec<LoopNest> {
             Vec::new()

@@ -16,13 +16,13 @@ use crate::core::diagnostic::{ErrorKind, Fault, Result, pluralize};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::ops::structural::out_sharding_rules;
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
 };
 use crate::ir::program::{
-    BatchedOp, JvpArgs, Prim, Primitive, Program, Tangents, TransposeArgs, TypedOperand, VmapArgs,
-    with_inserted,
+    BatchedOp, JvpArgs, Primitive, Program, Tangents, TransposeArgs, TypedOperand, VmapArgs, with_inserted,
 };
 use kernel::CustomRowKernel;
 use std::sync::Arc;
@@ -264,15 +264,7 @@ impl Primitive for CustomPrim {
     fn linearity(&self) -> Linearity {
         if self.declaration.summed_labels.is_empty() { Linearity::None } else { Linearity::NonlinearSum }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, at: JvpArgs<'_>) -> Result<Tangents> {
         self.jvp_rule(at)
     }

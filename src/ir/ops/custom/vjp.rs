@@ -6,10 +6,9 @@
 
 use super::CustomPrim;
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::dce::{dce, retain_outputs, used_inputs};
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
@@ -124,12 +123,6 @@ impl Primitive for CustomLin {
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, .. }: JvpArgs<'_>) -> Result<Tangents> {
         Err(self.reverse_only_error(b))

@@ -6,7 +6,6 @@
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, Unary, broadcast_shapes, common_dtype, factors, loop_nest};
 use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::factors::{Factors, Linearity, Priority};
@@ -273,9 +272,6 @@ impl Primitive for Binary {
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let (x, y, z) = (&operands[0], &operands[1], &outputs[0]);

@@ -3,7 +3,6 @@
 use super::{Unary, factors, loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
 use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::structural::no_derivative;
@@ -91,9 +90,6 @@ impl Primitive for Convert {
     fn priority(&self) -> Priority {
         Priority::Elementwise
     }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     fn jvp(&self, JvpArgs { builder: b, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![match &tangents[0] {
             Some(t) if self.dtype.is_inexact() && t.ty.dtype.is_inexact() => Some(b.convert(t, self.dtype)?),
@@ -169,9 +165,6 @@ impl Primitive for Bitcast {
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     no_derivative!("bitcast_convert_type");
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {

@@ -4,7 +4,6 @@
 
 use super::{DTypeClass, common_dtype, factors, loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::factors::{ExplicitRule, Factors, Linearity, Priority};
@@ -86,9 +85,6 @@ impl Primitive for Select {
     fn priority(&self) -> Priority {
         Priority::Elementwise
     }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let mut branch = |t: &Option<Value>| t.clone().map_or_else(|| b.zero_like(&outputs[0].ty), Ok);
         Ok(vec![match &tangents[1..] {
@@ -155,9 +151,6 @@ impl Primitive for Clamp {
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         use super::Binary::{Gt, Lt};

@@ -6,7 +6,6 @@
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, factors, loop_nest};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::factors::{Factors, Linearity, Priority};
@@ -217,9 +216,6 @@ impl Primitive for Unary {
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

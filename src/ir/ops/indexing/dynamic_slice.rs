@@ -8,6 +8,7 @@ use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault, view};
 use crate::ir::ops::elementwise::{Binary, DTypeClass};
+use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::loop_nest::{Access, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
@@ -172,12 +173,7 @@ impl Primitive for DynamicSlice {
     fn priority(&self) -> Priority {
         Priority::DynamicSlice
     }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let args: Vec<Value> = std::iter::once(t).chain(&operands[1..]).cloned().collect();
@@ -359,12 +355,7 @@ impl Primitive for DynamicUpdateSlice {
     fn priority(&self) -> Priority {
         Priority::DynamicSlice
     }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let mut args = operands.to_vec();
         for k in 0..2 {

@@ -7,10 +7,11 @@ use crate::core::mesh::AxisType;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, view};
+use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::loop_nest::{AffineExpr, Compute, LoopNest, OutOfBounds, Reducer};
 use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Dim, DimMap, ExplicitRule, Factors, JvpArgs, Linearity, Prim, Primitive, Priority, Tangents,
+    BatchedOp, Dim, DimMap, ExplicitRule, Factors, JvpArgs, Linearity, Prim, Primitive, Tangents,
     TransposeArgs, TypedOperand, VmapArgs, with_inserted,
 };
 use std::sync::Arc;
@@ -137,15 +138,7 @@ impl Primitive for Gather {
             Linearity::Indexed(1)
         }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let prim = Gather { fill: Scalar::zero(t.ty.dtype), ..self.clone() };

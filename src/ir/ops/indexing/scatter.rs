@@ -8,11 +8,12 @@ use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::creation::Iota;
 use crate::ir::ops::dim_check::{arity, format_out_sharding, shape_fault};
 use crate::ir::ops::elementwise::DTypeClass;
+use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Reducer};
 use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
     BatchedOp, Builder, Dim, ExplicitRule, Factors, JvpArgs, Linearity, OperandBatching, Prim, Primitive,
-    Priority, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
 };
 use std::sync::Arc;
 
@@ -195,15 +196,7 @@ impl Primitive for Scatter {
             Some(_) => Linearity::None,
         }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let (x, u, i, y) = (&operands[0], &operands[1], &operands[2], &outputs[0]);
         let mut t = Vec::with_capacity(2);

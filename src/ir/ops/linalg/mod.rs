@@ -79,12 +79,6 @@ macro_rules! matrix_op_rules {
         fn linearity(&self) -> crate::ir::program::Linearity {
             crate::ir::program::Linearity::None
         }
-        fn priority(&self) -> crate::ir::program::Priority {
-            crate::ir::program::Priority::Plain
-        }
-        fn out_sharding(&self) -> Option<crate::core::sharding::Spec> {
-            None
-        }
         fn vmap(&self, _: &crate::ir::program::VmapArgs<'_>) -> crate::ir::program::BatchedOp {
             // parameters do not depend on the rank, since dimensions are counted from the last one
             let $prim = std::sync::Arc::new(self.clone());

@@ -2,7 +2,6 @@
 
 use super::check_length;
 use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{access_piece, arity, format_list, shape_fault, view};
 use crate::ir::ops::elementwise::common_dtype;
@@ -37,9 +36,6 @@ macro_rules! joins_operands {
     () => {
         fn linearity(&self) -> Linearity {
             Linearity::Joint
-        }
-        fn out_sharding(&self) -> Option<Spec> {
-            None
         }
         fn jvp(
             &self,
@@ -121,9 +117,6 @@ impl Primitive for Concatenate {
         let operands = self.starts(operands).into_iter().map(dims).collect();
         let results = vec![Dim::each(0..shape.rank())];
         Factors { operands, results, ..Factors::from_sizes(shape) }.with_rule_for_all(ExplicitRule::MustMatch)
-    }
-    fn priority(&self) -> Priority {
-        Priority::Plain
     }
     fn transpose(
         &self,

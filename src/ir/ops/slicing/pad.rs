@@ -5,11 +5,10 @@ use crate::core::diagnostic::{Fault, Result};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{access_piece, arity, format_list, format_out_sharding, shape_fault, view};
+use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::loop_nest::{AffineExpr, LoopNest, StridedRange};
 use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{
-    BatchedOp, Builder, DimMap, Factors, Linearity, Prim, Primitive, Priority, TypedOperand, VmapArgs,
-};
+use crate::ir::program::{BatchedOp, Builder, DimMap, Factors, Linearity, Primitive, TypedOperand, VmapArgs};
 use crate::ir::program::{JvpArgs, TransposeArgs};
 use crate::ir::program::{Tangents, Value, with_inserted};
 use std::sync::Arc;
@@ -115,15 +114,7 @@ impl Primitive for Pad {
     fn linearity(&self) -> Linearity {
         if self.value.to_f64() == 0.0 { Linearity::Joint } else { Linearity::None }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let zero = Pad { value: Scalar::zero(operands[0].ty.dtype), ..self.clone() };

@@ -10,7 +10,8 @@ use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_f
 use crate::ir::ops::dot_general::{accumulation_dtype, format_precision};
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
 use crate::ir::ops::shape::Rev;
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, Priority};
+use crate::ir::ops::structural::out_sharding_rules;
+use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity};
 use crate::ir::program::loop_nest::{
     Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp,
 };
@@ -340,15 +341,7 @@ impl Primitive for Conv {
     fn linearity(&self) -> Linearity {
         Linearity::Contraction
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let of =
             |b: &mut Builder, x: &Value, w: &Value| b.emit1(Arc::new(self.clone()), &[x.clone(), w.clone()]);

@@ -10,8 +10,8 @@ use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::reduce::Reduction;
-use crate::ir::ops::structural::no_derivative;
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
+use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
     StridedRange,
@@ -175,15 +175,7 @@ impl Primitive for ReduceWindow {
     fn linearity(&self) -> Linearity {
         if self.kind == Reduction::Sum { Linearity::Joint } else { Linearity::None }
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let (Some(t), x, y) = (&tangents[0], &operands[0], &outputs[0]) else { return Ok(vec![None]) };
         Ok(vec![match self.kind {
@@ -297,12 +289,6 @@ impl Primitive for WindowExtreme {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        None
-    }
     no_derivative!("window_extreme");
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let (dtype, rank) = (operands[0].dtype, results[0].rank());
@@ -388,15 +374,7 @@ impl Primitive for WindowPick {
     fn linearity(&self) -> Linearity {
         Linearity::Select
     }
-    fn priority(&self) -> Priority {
-        Priority::Plain
-    }
-    fn out_sharding(&self) -> Option<Spec> {
-        self.out_sharding
-    }
-    fn with_out_sharding(&self, out: Spec) -> Option<Prim> {
-        Some(Arc::new(Self { out_sharding: Some(out), ..self.clone() }))
-    }
+    out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[1] else { return Ok(vec![None]) };
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), &[operands[0].clone(), t.clone()])?)])
