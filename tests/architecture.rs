@@ -11,9 +11,6 @@ use std::sync::LazyLock;
 /// the reason. The others have no cycle, and each of these closes one.
 const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("api::display::picture", "svg table", "`Picture` has a method for each form that it is drawn in"),
-    ("api::trace::handle", "record", BACK_ENDS),
-    ("api::trace::pipeline", "eager", BACK_ENDS),
-    ("api::trace::record", "eager", BACK_ENDS),
     ("exec::compile::plan::matmul_fusion", "row_fusion", BACK_ENDS),
     ("ir::grad::jvp", "call cond loops shard_map", NESTED_PROGRAMS),
     ("ir::grad::transpose", "call cond loops shard_map", NESTED_PROGRAMS),

@@ -229,6 +229,19 @@ fn what_a_call_recorded_serves_the_stages() -> Result<()> {
     Ok(())
 }
 
+/// A thread runs what another one compiled.
+#[test]
+fn threads_share_what_they_compile() {
+    let step = || numbers(&(Array::full([21], 2.0f32) * Array::full([21], 3.0f32)));
+    assert!(compiles(|| drop(step())));
+    let other = std::thread::spawn(move || {
+        let mut results = Vec::new();
+        assert!(!compiles(|| results = step()), "another thread compiles it again");
+        results
+    });
+    assert_eq!(other.join().unwrap(), [6.0; 21]);
+}
+
 /// The thread's cache of recent operations compares complete operations: it also works if many
 /// differ in details, and in any order.
 #[test]

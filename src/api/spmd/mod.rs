@@ -27,7 +27,7 @@ pub use device::{Device, Peer};
 
 use crate::api::array::Array;
 use crate::api::trace::Repr;
-use crate::api::trace::eager::runs_device_code;
+use crate::api::trace::runs_device_code;
 use crate::api::tree::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, AxisType, Mesh};

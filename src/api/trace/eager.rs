@@ -1,74 +1,24 @@
 //! Eager execution: compiles, caches and runs the operations outside of any trace.
 //!
-//! A single operation is a program of one equation, compiled once for each combination of operation
-//! and operand types. Several operations that run together are one program, compiled once for all
-//! equal programs.
+//! A single operation is a program of one equation. [`op_cache`] finds the programs that the thread
+//! ran recently, by primitive and operand types; others come from the cache of all compiled
+//! programs in [`pipeline`]. Several operations that run together are one program of that cache.
 
-use super::cache::Cache;
-use super::op_cache::{self, EagerOperand, OpKey, OperandKey, eager_operand};
+use super::device_code::{reject_in_device_code, runs_device_code};
+use super::handle::input_placement;
+use super::op_cache::{self, OpKey, OpProgram};
+use super::operand::ArrayOrLiteral;
 use super::pipeline::{self, CompiledProgram};
-use super::record::{ArrayOrLiteral, tracing};
 use crate::api::trace::{Array, PlacedType, Repr};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::{Sharding, sub_axes};
-use crate::core::types::ArrayType;
+use crate::core::diagnostic::Result;
+use crate::core::types::{ArrayType, DType};
 use crate::exec::engine;
 use crate::exec::engine::{EngineConfig, EngineKind};
-use crate::exec::runtime::{ArrayData, on_device_thread};
-use crate::ir::program::{Builder, CallSite, Literal, Placement, Prim, Primitive, Priority, Program, Value};
-use crate::kernels::row_kernel::in_row_kernel;
+use crate::exec::runtime::ArrayData;
+use crate::ir::program::{Builder, CallSite, Prim, Primitive, Priority, Program, Value};
 use crate::partition::TransferPrices;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, OnceLock};
-
-/// Returns the placement of an argument of this type and sharding.
-pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
-    match sharding {
-        None => {
-            Placement { dims: vec![sub_axes::SubAxes::new(); ty.rank()], partial: sub_axes::SubAxes::new() }
-        }
-        Some(s) => Placement {
-            dims: sub_axes::from_spec(&s.mesh, s.spec.padded(ty.rank())),
-            partial: sub_axes::from_axes(&s.mesh, s.spec.unreduced_axes().iter()),
-        },
-    }
-}
-
-/// The maximum number of literals of one operation that are compiled into separate programs.
-///
-/// Later literals are inputs of a shared program, so that a scalar operand that varies between
-/// calls does not compile a new program each time.
-const MAX_LITERAL_VARIANTS: usize = 8;
-
-/// The programs of one operation on given array types, called with varying literals.
-#[derive(Default)]
-struct LiteralVariants {
-    /// The number of programs compiled with a literal built in.
-    num_compiled: AtomicUsize,
-    /// The program that takes the literals as inputs. `None` if its results would have other types.
-    generic_program: OnceLock<Option<Arc<CompiledProgram>>>,
-}
-
-/// Returns true if the calling thread runs code of one device: device code or a row kernel.
-pub(crate) fn runs_device_code() -> bool {
-    on_device_thread() || in_row_kernel()
-}
-
-/// Returns an error in device code and in row kernels, which have no global arrays.
-pub(crate) fn reject_in_device_code() -> Result<(), Fault> {
-    if in_row_kernel() {
-        return Err(Fault::new(ErrorKind::Trace, "an operation on arrays in a kernel")
-            .help("compute with the views that the kernel is given: `ins[0].view::<f32>()`")
-            .help("or apply operations on arrays to the operands or the results, outside of the kernel"));
-    }
-    if !on_device_thread() {
-        return Ok(());
-    }
-    Err(Fault::new(ErrorKind::Trace, "an operation on global arrays in code that runs on one device")
-        .help("compute with the ndarray views that the code is given, and with `Device`'s collectives")
-        .help("or write the code as a `shard_map`: there arrays are the device's blocks"))
-}
+use std::sync::Arc;
 
 /// Returns the engine that runs an operation on these operands, normally the process's default.
 ///
@@ -92,111 +42,99 @@ fn engine_for(inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> EngineConfig {
 
 /// Runs a primitive with one result, if this thread ran it recently on operands of the same types.
 ///
-/// Returns `None` in every other case, including inside a trace; [`run`] handles those.
+/// Returns `None` in every other case; [`run`] handles those.
 pub(super) fn run_recent(
     prim: &dyn Primitive,
     inputs: &[ArrayOrLiteral],
     call: CallSite<'_>,
 ) -> Option<Array> {
-    if tracing() || runs_device_code() {
-        return None;
-    }
     let engine = EngineConfig::eager(EngineKind::default());
     // if XLA is the default, the engine depends on the memory that holds the operands
-    let (ready, numbers) = op_cache::find(prim, engine, inputs).filter(|_| engine.kind != EngineKind::Xla)?;
-    let mut slabs = operand_data(inputs, numbers, call).ok()?;
-    let made = ready.call_one(&mut slabs);
+    if runs_device_code() || engine.kind == EngineKind::Xla {
+        return None;
+    }
+    let known = op_cache::find(&OpKey { prim, engine, inputs })?;
+    let mut data = operand_data(inputs, known.literals_are_inputs, call).ok()?;
+    let made = known.program.call_one(&mut data);
     Some(made.unwrap_or_else(|e| Array::poisoned(call.locate(e.into()))))
 }
 
 /// Runs a primitive eagerly.
 pub(crate) fn run(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Result<Vec<Array>> {
     reject_in_device_code()?;
+    inputs.iter().try_for_each(ArrayOrLiteral::check_concrete)?;
     let engine = engine_for(inputs, call);
-    if let Some((ready, numbers)) = op_cache::find(&*prim, engine, inputs) {
-        return run_compiled(&ready, inputs, numbers, call);
-    }
-    static OPERATIONS: LazyLock<Cache<OpKey, Arc<CompiledProgram>>> =
-        LazyLock::new(|| Cache::new(pipeline::MAX_CACHED_EQUATIONS));
-    let key = OpKey::new(&prim, engine, inputs)?;
-    let (key, ready, numbers) = match OPERATIONS.get(&key) {
-        Some(ready) => (key, ready, false),
-        None => match with_literal_inputs(&prim, &key, inputs, call) {
-            Some((any, ready)) => (any, ready, true),
-            None => {
-                let program = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
-                let ready = Arc::new(pipeline::compile_eager(&program, engine)?);
-                let ready = OPERATIONS.put(key.clone(), ready, pipeline::PROGRAM_OVERHEAD_EQUATIONS + 1);
-                (key, ready, false)
-            }
-        },
+    let known = match op_cache::find(&OpKey { prim: &*prim, engine, inputs }) {
+        Some(known) => known,
+        None => compile_op(&prim, engine, inputs, call)?,
     };
-    op_cache::insert(&*prim, key, inputs, &ready, numbers);
-    run_compiled(&ready, inputs, numbers, call)
+    Ok(known.program.call(&mut operand_data(inputs, known.literals_are_inputs, call)?)?)
 }
 
-/// Returns the program that takes this operation's literals as inputs, once enough literals have
-/// been compiled in.
+/// Compiles an operation, and keeps its program in the thread's cache.
+///
+/// The values of literals are built into the program, for the first few values. Further values are
+/// inputs of one program, if the operation allows it.
+fn compile_op(
+    prim: &Prim,
+    engine: EngineConfig,
+    inputs: &[ArrayOrLiteral],
+    call: CallSite<'_>,
+) -> Result<OpProgram> {
+    let key = OpKey { prim: &**prim, engine, inputs };
+    let recorded = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
+    if op_cache::has_many_variants(&key)
+        && let Some(program) = with_literal_inputs(prim, &recorded, engine, inputs, call)
+    {
+        return Ok(op_cache::insert(&key, prim, OpProgram { program, literals_are_inputs: true }));
+    }
+    let program = pipeline::compile_eager_cached(recorded, engine)?;
+    Ok(op_cache::insert(&key, prim, OpProgram { program, literals_are_inputs: false }))
+}
+
+/// Returns the program that takes this operation's literals as inputs.
+/// `None` if its results would have other types than those of the recorded program.
 ///
 /// An instruction computes the same bits for a constant and for a value in memory, so elementwise
 /// operations may receive literals either way.
 fn with_literal_inputs(
     prim: &Prim,
-    key: &OpKey,
+    recorded: &Program,
+    engine: EngineConfig,
     inputs: &[ArrayOrLiteral],
     call: CallSite<'_>,
-) -> Option<(OpKey, Arc<CompiledProgram>)> {
-    static LITERAL_VARIANTS: LazyLock<Cache<OpKey, Arc<LiteralVariants>>> =
-        LazyLock::new(|| Cache::new(pipeline::MAX_CACHED_EQUATIONS));
-    if prim.priority() != Priority::Elementwise {
+) -> Option<Arc<CompiledProgram>> {
+    let arrays = || inputs.iter().filter_map(ArrayOrLiteral::concrete_type);
+    let model = &arrays().find(|placed| placed.ty.rank() > 0)?.ty;
+    if prim.priority() != Priority::Elementwise || !model.spec.unreduced_axes().is_empty() {
         return None;
     }
-    let model = key.operands.iter().find_map(|o| match o {
-        OperandKey::Array(placed) if placed.ty.rank() > 0 => Some(&placed.ty),
-        _ => None,
-    })?;
-    let operands: Vec<_> = (key.operands.iter())
-        .map(|o| match o {
-            OperandKey::Lit(l) => OperandKey::AnyLiteral(l.dtype),
-            other => other.clone(),
-        })
-        .collect();
-    if operands == key.operands || !model.spec.unreduced_axes().is_empty() {
-        return None;
-    }
-    let any = OpKey { op: key.op.clone(), engine: key.engine, operands };
-    let known = LITERAL_VARIANTS.get(&any);
-    let known = known.unwrap_or_else(|| {
-        LITERAL_VARIANTS.put(any.clone(), Arc::default(), pipeline::PROGRAM_OVERHEAD_EQUATIONS + 1)
-    });
-    if known.num_compiled.fetch_add(1, Relaxed) < MAX_LITERAL_VARIANTS {
-        return None;
-    }
-    let compile = || -> Result<Option<Arc<CompiledProgram>>> {
-        let mut b = Builder::new();
-        let values: Vec<(Value, bool)> = (any.operands.iter())
-            .map(|o| match o {
-                OperandKey::Array(placed) => (input(&mut b, placed), false),
-                OperandKey::AnyLiteral(dtype) | OperandKey::Lit(Literal { dtype, .. }) => {
-                    let ty = ArrayType { mesh: model.mesh.clone(), ..dtype.array_type([]) };
-                    (b.input(ty.clone(), Some(placement(&ty, None))), true)
-                }
-            })
-            .collect();
-        let b_at = b.set_location(Some(call.location));
-        let spread = |(value, number): &(Value, bool), b: &mut Builder| match number {
+    let mut b = Builder::new();
+    let operand = |i: &ArrayOrLiteral| match (i.literal(), i.concrete_type()) {
+        (None, Some(placed)) => Some((input(&mut b, placed), false)),
+        (Some(l), _) => Some((literal_input(&mut b, l.dtype, model), true)),
+        (None, None) => None,
+    };
+    let values: Vec<(Value, bool)> = inputs.iter().map(operand).collect::<Option<_>>()?;
+    let mut emit = || -> Result<Vec<Value>> {
+        let b = b.set_location(Some(call.location));
+        let spread = |(value, is_literal): &(Value, bool)| match is_literal {
             true => b.broadcast_like(value, model),
             false => Ok(value.clone()),
         };
-        let values: Vec<Value> = values.iter().map(|v| spread(v, b_at)).collect::<Result<_>>()?;
-        let out = b_at.emit_for(prim.clone(), &values, call)?;
-        let ready = pipeline::compile_eager(&b.finish(&out), key.engine)?;
-        let recorded = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
-        let same = ready.results == pipeline::lower(&recorded, TransferPrices::default())?.results;
-        Ok(same.then(|| Arc::new(ready)))
+        let values: Vec<Value> = values.iter().map(spread).collect::<Result<_>>()?;
+        b.emit_for(prim.clone(), &values, call)
     };
-    let ready = known.generic_program.get_or_init(|| compile().unwrap_or_default()).clone()?;
-    Some((any, ready))
+    let out = emit().ok()?;
+    let program = pipeline::compile_eager_cached(b.finish(&out), engine).ok()?;
+    let expected = pipeline::lower(recorded, TransferPrices::default()).ok()?.results;
+    (program.results == expected).then_some(program)
+}
+
+/// Adds a scalar input, on the mesh of `model`, for a literal of this element type.
+fn literal_input(b: &mut Builder, dtype: DType, model: &ArrayType) -> Value {
+    let ty = ArrayType { mesh: model.mesh.clone(), ..dtype.array_type([]) };
+    b.input(ty, Some(input_placement(0, None)))
 }
 
 /// Runs the operations that `add` builds, as one program.
@@ -206,8 +144,9 @@ pub(crate) fn run_as_program(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     reject_in_device_code()?;
+    inputs.iter().try_for_each(ArrayOrLiteral::check_concrete)?;
     let ready = pipeline::compile_eager_cached(program(inputs, call, add)?, engine_for(inputs, call))?;
-    run_compiled(&ready, inputs, false, call)
+    Ok(ready.call(&mut operand_data(inputs, false, call)?)?)
 }
 
 /// Builds the program of these operations, with one input for each array operand.
@@ -219,47 +158,33 @@ fn program(
     let mut b = Builder::new();
     let values: Vec<Value> = inputs
         .iter()
-        .map(|i| {
-            Ok(match eager_operand(i)? {
-                EagerOperand::Lit(l) => Value::literal(l.dtype, l.value),
-                EagerOperand::Array(placed) => input(&mut b, placed),
-            })
+        .filter_map(|i| match i.literal() {
+            Some(l) => Some(Value::literal(l.dtype, l.value)),
+            None => i.concrete_type().map(|placed| input(&mut b, placed)),
         })
-        .collect::<Result<_>>()?;
+        .collect();
     let out = add(b.set_location(Some(call.location)), &values)?;
     Ok(b.finish(&out))
 }
 
 /// Adds a program input of this type and placement.
 fn input(b: &mut Builder, placed: &PlacedType) -> Value {
-    b.input(placed.ty.clone(), Some(placement(&placed.ty, placed.sharding.as_ref())))
+    b.input(placed.ty.clone(), Some(input_placement(placed.ty.rank(), placed.sharding.as_ref())))
 }
 
-/// Runs a compiled program on the array operands, and on the literals if these are inputs too.
-fn run_compiled(
-    ready: &CompiledProgram,
-    inputs: &[ArrayOrLiteral],
-    numbers: bool,
-    call: CallSite<'_>,
-) -> Result<Vec<Array>> {
-    Ok(ready.call(&mut operand_data(inputs, numbers, call)?)?)
-}
-
-/// Returns the data of the array operands, and of the literals if `numbers` is true.
+/// Returns the data of the array operands, and of the literals if these are inputs too.
 fn operand_data(
     inputs: &[ArrayOrLiteral],
-    numbers: bool,
+    literals_are_inputs: bool,
     call: CallSite<'_>,
 ) -> Result<SmallVec<[ArrayData; 4]>> {
-    let mut slabs = SmallVec::new();
+    let mut data = SmallVec::new();
     for i in inputs {
-        match (i, eager_operand(i)?) {
-            (_, EagerOperand::Lit(l)) if numbers => slabs.push(ArrayData::from_scalar(l.dtype, l.value)?),
-            (ArrayOrLiteral::Array(a), EagerOperand::Array(..)) => {
-                slabs.push(a.array_data(call.op, call.location)?)
-            }
+        match (i.literal(), i) {
+            (Some(l), _) if literals_are_inputs => data.push(ArrayData::from_scalar(l.dtype, l.value)?),
+            (None, ArrayOrLiteral::Array(a)) => data.push(a.array_data(call.op, call.location)?),
             _ => {}
         }
     }
-    Ok(slabs)
+    Ok(data)
 }

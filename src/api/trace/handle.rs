@@ -1,11 +1,15 @@
 //! The [`Array`] handle: concrete data, traced value or error, and access to its type and data.
+//!
+//! The state of a [`Trace`] is here too, since traces and arrays refer to each other.
 
-use crate::api::trace::Trace;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::Sharding;
+use crate::core::sharding::sub_axes::{self, SubAxes};
 use crate::core::types::{ArrayType, Shape};
 use crate::exec::runtime::ArrayData;
-use crate::ir::program::Value;
+use crate::ir::program::{Builder, Placement, Value, Var};
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -96,6 +100,70 @@ pub(crate) struct TracedValue {
     pub(crate) trace: Arc<Trace>,
     /// The value in that trace's program.
     pub(crate) value: Value,
+}
+
+/// A function that maps the type of a captured value to its type inside a trace.
+pub(crate) type CaptureTypeFn = dyn Fn(&ArrayType) -> Result<ArrayType, Fault> + Send + Sync;
+
+/// A program that is being recorded.
+pub(crate) struct Trace {
+    /// The enclosing trace.
+    pub(super) parent: Option<Arc<Trace>>,
+    /// The number of enclosing traces.
+    pub(super) depth: usize,
+    /// The source location of the call that opened the trace, if known.
+    pub(super) location: Option<SourceLocation>,
+    /// The function that maps the types of captured values. `None` if captures keep their types.
+    pub(super) capture_type: Option<Box<CaptureTypeFn>>,
+    pub(super) state: Mutex<TraceState>,
+}
+
+#[derive(Default)]
+pub(super) struct TraceState {
+    /// The program so far. `None` once the trace has ended.
+    pub(super) builder: Option<Builder>,
+    /// The captures: each outer value, concrete or of the parent trace, and its input.
+    pub(super) captures: Vec<(Array, Value)>,
+    /// The index in `captures` of each captured value.
+    pub(super) capture_index: HashMap<CaptureKey, usize>,
+    /// The errors recorded so far.
+    pub(super) errors: Vec<Error>,
+    /// The mesh and mode that [`OpenTrace::set`] declared. `None` if it has not been called.
+    pub(super) setting: Option<Setting>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+pub(super) enum CaptureKey {
+    /// A variable of the parent.
+    Var(Var),
+    /// The address of a concrete array; `captures` keeps the array alive.
+    Address(usize),
+}
+
+/// The devices that a trace describes.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    /// The mesh as values of the trace see it; inside `shard_map` it has the manual axes marked.
+    pub(crate) mesh: Mesh,
+    /// The manual axes of unchecked regions. Types do not track the values that vary over them.
+    pub(crate) untracked: Axes,
+}
+
+impl Trace {
+    pub(super) fn lock(&self) -> MutexGuard<'_, TraceState> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Returns the placement of a program's input of this rank and sharding.
+pub(crate) fn input_placement(rank: usize, sharding: Option<&Sharding>) -> Placement {
+    let Some(s) = sharding else {
+        return Placement { dims: vec![SubAxes::new(); rank], partial: SubAxes::new() };
+    };
+    Placement {
+        dims: sub_axes::from_spec(&s.mesh, s.spec.padded(rank)),
+        partial: sub_axes::from_axes(&s.mesh, s.spec.unreduced_axes().iter()),
+    }
 }
 
 impl Concrete {

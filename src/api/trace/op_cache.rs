@@ -1,164 +1,221 @@
-//! A per-thread cache of recently run eager operations. A lookup takes no lock and copies nothing.
+//! The cache of eager operations: the programs that a thread ran recently, by primitive and operand
+//! types.
+//!
+//! A lookup takes no lock and copies nothing. Programs that are dropped here are still found in the
+//! cache of all compiled programs.
 
+use super::operand::ArrayOrLiteral;
 use super::pipeline::CompiledProgram;
-use super::record::ArrayOrLiteral;
-use crate::api::trace::{PlacedType, Repr};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::api::trace::PlacedType;
 use crate::core::types::DType;
 use crate::core::util::fast_hash::FastHasher;
 use crate::exec::engine::EngineConfig;
-use crate::ir::program::{Input, Literal, Op, Prim, Primitive};
+use crate::ir::program::{Literal, Prim, Primitive};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-/// The cache key of an eager operation.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct OpKey {
-    /// The operation.
-    pub(super) op: Op,
+/// An eager operation: a primitive, the engine that runs it, and its operands.
+pub(super) struct OpKey<'a> {
+    /// The primitive.
+    pub(super) prim: &'a dyn Primitive,
     /// The engine that runs it, with its options.
     pub(super) engine: EngineConfig,
     /// The operands, in order.
-    pub(super) operands: Vec<OperandKey>,
-}
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum OperandKey {
-    /// An array of this type and sharding.
-    Array(Arc<PlacedType>),
-    Lit(Literal),
-    /// Any literal of this element type.
-    AnyLiteral(DType),
+    pub(super) inputs: &'a [ArrayOrLiteral],
 }
 
-/// An operand of an eager operation: a concrete array, by type and sharding, or a literal.
-pub(super) enum EagerOperand<'a> {
-    /// An array of this type and sharding.
-    Array(&'a Arc<PlacedType>),
-    Lit(Literal),
+/// The compiled program of an operation.
+#[derive(Clone)]
+pub(super) struct OpProgram {
+    /// The program.
+    pub(super) program: Arc<CompiledProgram>,
+    /// True if literals are inputs of the program, false if their values are built in.
+    pub(super) literals_are_inputs: bool,
 }
 
-/// Returns the operand as the cache compares it. A traced value is an error, unless it is a
-/// literal, which belongs to no trace.
-pub(super) fn eager_operand(arg: &ArrayOrLiteral) -> Result<EagerOperand<'_>> {
-    match arg {
-        ArrayOrLiteral::Lit(l) => Ok(EagerOperand::Lit(*l)),
-        ArrayOrLiteral::Array(a) => match a.repr() {
-            Repr::Concrete(c) => Ok(EagerOperand::Array(c)),
-            Repr::Traced(t) => match t.value.input {
-                Input::Lit(l) => Ok(EagerOperand::Lit(l)),
-                Input::Var(_) => Err(Fault::new(ErrorKind::Trace, "this value belongs to a program").into()),
-            },
-            Repr::Poisoned(e) => Err(e.clone()),
-        },
-    }
-}
-
-impl OpKey {
-    /// Creates the key of an operation on these operands.
-    pub(super) fn new(prim: &Prim, engine: EngineConfig, inputs: &[ArrayOrLiteral]) -> Result<OpKey> {
-        let operand = |arg: &ArrayOrLiteral| {
-            eager_operand(arg).map(|a| match a {
-                EagerOperand::Array(placed) => OperandKey::Array(placed.clone()),
-                EagerOperand::Lit(l) => OperandKey::Lit(l),
-            })
-        };
-        let operands = inputs.iter().map(operand).collect::<Result<_>>()?;
-        Ok(OpKey { op: Op::Prim(prim.clone()), engine, operands })
-    }
-    /// Returns true if this is the key of the operation on these operands.
-    fn matches(&self, prim: &dyn Primitive, engine: EngineConfig, inputs: &[ArrayOrLiteral]) -> bool {
-        let same = |(key, arg): (&OperandKey, &ArrayOrLiteral)| match (key, eager_operand(arg)) {
-            // operands from the same program share their `Arc`
-            (OperandKey::Array(a), Ok(EagerOperand::Array(b))) => Arc::ptr_eq(a, b) || a == b,
-            (OperandKey::Lit(l), Ok(EagerOperand::Lit(m))) => *l == m,
-            (OperandKey::AnyLiteral(dtype), Ok(EagerOperand::Lit(m))) => *dtype == m.dtype,
-            _ => false,
-        };
-        self.operands.len() == inputs.len()
-            && self.engine == engine
-            && matches!(&self.op, Op::Prim(own) if **own == *prim)
-            && self.operands.iter().zip(inputs).all(same)
-    }
-}
-
-/// The number of entries in a set (the associativity). Keys with equal hash bits share a set.
+/// The maximum number of programs of one operation with the values of its literals built in.
+///
+/// Later literals are inputs of a shared program, so that a scalar operand that varies between
+/// calls does not compile a new program each time.
+const MAX_LITERAL_VARIANTS: usize = 8;
+/// The number of operations in a set (the associativity).
+/// Operations with equal hash bits share a set.
 const SLOTS_PER_SET: usize = 4;
 const NUM_SETS: usize = 64;
 
 /// The operations that a thread ran recently.
-/// Entries are weak: the process-wide caches own the compiled programs.
 struct RecentOps {
     /// The slots of all sets, one set after the other. Empty before the first operation.
     slots: Vec<Option<RecentOp>>,
-    /// The position within a set at which the next entry goes.
+    /// The position within a set at which the next operation goes.
     next: usize,
 }
+
+/// The programs of one primitive on operands of given types.
 struct RecentOp {
-    key: OpKey,
-    program: Weak<CompiledProgram>,
-    /// True if literals are inputs of the program.
-    literals_are_inputs: bool,
+    prim: Prim,
+    engine: EngineConfig,
+    operands: Vec<OperandType>,
+    /// The programs with the values of literals built in.
+    variants: Vec<LiteralVariant>,
+    /// The program that takes the literals as inputs.
+    generic: GenericProgram,
+}
+
+/// The program of an operation that takes literals as inputs.
+enum GenericProgram {
+    /// It is compiled when too many values of literals have been built into programs.
+    NotCompiled,
+    /// The operation has none: literals are always built in.
+    Unsupported,
+    Compiled(Arc<CompiledProgram>),
+}
+
+/// A program with the values of literals built in.
+struct LiteralVariant {
+    literals: SmallVec<[Literal; 2]>,
+    program: Arc<CompiledProgram>,
+}
+
+/// The type of an operand.
+#[derive(PartialEq)]
+enum OperandType {
+    /// An array of this type and sharding.
+    Array(Arc<PlacedType>),
+    /// A literal of this element type.
+    Literal(DType),
 }
 
 thread_local! {
     static RECENT: RefCell<RecentOps> = const { RefCell::new(RecentOps { slots: Vec::new(), next: 0 }) };
 }
 
-/// Returns the compiled program of an operation that this thread ran recently.
-///
-/// The flag is true if literals are inputs of the program.
-pub(super) fn find(
-    prim: &dyn Primitive,
-    engine: EngineConfig,
-    inputs: &[ArrayOrLiteral],
-) -> Option<(Arc<CompiledProgram>, bool)> {
-    let found = |recent: &RefCell<RecentOps>| {
-        let recent = recent.try_borrow().ok()?;
-        let set = set_start(prim, inputs);
-        let known = recent.slots.get(set..set + SLOTS_PER_SET)?.iter().flatten();
-        let known = known.into_iter().find(|k| k.key.matches(prim, engine, inputs))?;
-        Some((known.program.upgrade()?, known.literals_are_inputs))
-    };
-    RECENT.try_with(found).ok().flatten()
+impl OpKey<'_> {
+    /// Returns the literals among the operands.
+    fn literals(&self) -> impl Iterator<Item = Literal> {
+        self.inputs.iter().filter_map(ArrayOrLiteral::literal)
+    }
+    /// Returns the index of the first slot of the operation's set. Values of literals are not
+    /// hashed.
+    fn set_start(&self) -> usize {
+        let mut digest = FastHasher::from_u64(self.inputs.len() as u64);
+        self.prim.dyn_hash(&mut digest);
+        for arg in self.inputs {
+            if let Some(placed) = arg.concrete_type() {
+                placed.ty.dtype.hash(&mut digest);
+                placed.ty.shape.iter().for_each(|n| digest.write_usize(*n));
+            } else if let Some(l) = arg.literal() {
+                l.dtype.hash(&mut digest);
+            }
+        }
+        (digest.finish() >> 32) as usize % NUM_SETS * SLOTS_PER_SET
+    }
 }
 
-/// Records that this thread ran the operation.
-pub(super) fn insert(
-    prim: &dyn Primitive,
-    key: OpKey,
-    inputs: &[ArrayOrLiteral],
-    ready: &Arc<CompiledProgram>,
-    numbers: bool,
-) {
-    let note = |recent: &RefCell<RecentOps>| {
-        let Ok(mut recent) = recent.try_borrow_mut() else { return };
-        let set = set_start(prim, inputs);
-        if recent.slots.is_empty() {
-            recent.slots.resize_with(NUM_SETS * SLOTS_PER_SET, || None);
+impl RecentOp {
+    /// Returns true if these are the programs of the operation.
+    fn matches(&self, key: &OpKey<'_>) -> bool {
+        let same = |(own, arg): (&OperandType, &ArrayOrLiteral)| match own {
+            // operands from the same program share their `Arc`
+            OperandType::Array(a) => arg.concrete_type().is_some_and(|b| Arc::ptr_eq(a, b) || a == b),
+            OperandType::Literal(dtype) => arg.literal().is_some_and(|l| l.dtype == *dtype),
+        };
+        self.operands.len() == key.inputs.len()
+            && self.engine == key.engine
+            && *self.prim == *key.prim
+            && self.operands.iter().zip(key.inputs).all(same)
+    }
+    /// Returns the program for these operands.
+    fn program(&self, key: &OpKey<'_>) -> Option<OpProgram> {
+        let same = |v: &&LiteralVariant| v.literals.iter().copied().eq(key.literals());
+        match (self.variants.iter().find(same), &self.generic) {
+            (Some(v), _) => Some(OpProgram { program: v.program.clone(), literals_are_inputs: false }),
+            (None, GenericProgram::Compiled(p)) => {
+                Some(OpProgram { program: p.clone(), literals_are_inputs: true })
+            }
+            (None, GenericProgram::NotCompiled | GenericProgram::Unsupported) => None,
         }
-        recent.next = (recent.next + 1) % SLOTS_PER_SET;
-        let at = set + recent.next;
-        recent.slots[at] =
-            Some(RecentOp { key, program: Arc::downgrade(ready), literals_are_inputs: numbers });
+    }
+    /// Adds a program.
+    fn insert(&mut self, key: &OpKey<'_>, added: &OpProgram) {
+        let program = added.program.clone();
+        if added.literals_are_inputs {
+            self.generic = GenericProgram::Compiled(program);
+            return;
+        }
+        if self.variants.len() == MAX_LITERAL_VARIANTS {
+            // no program takes literals as inputs
+            self.generic = GenericProgram::Unsupported;
+            self.variants.clear();
+        }
+        self.variants.push(LiteralVariant { literals: key.literals().collect(), program });
+    }
+}
+
+impl RecentOps {
+    /// Returns the programs of the operation on operands of the same types.
+    fn get(&self, key: &OpKey<'_>) -> Option<&RecentOp> {
+        let set = key.set_start();
+        self.slots.get(set..set + SLOTS_PER_SET)?.iter().flatten().find(|op| op.matches(key))
+    }
+    /// Returns the programs of the operation on operands of the same types, which it adds if there
+    /// are none.
+    fn get_or_insert(&mut self, key: &OpKey<'_>, prim: &Prim) -> &mut RecentOp {
+        let set = key.set_start();
+        if self.slots.is_empty() {
+            self.slots.resize_with(NUM_SETS * SLOTS_PER_SET, || None);
+        }
+        let known = self.slots[set..set + SLOTS_PER_SET]
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(|op| op.matches(key)));
+        let at = known.unwrap_or_else(|| {
+            self.next = (self.next + 1) % SLOTS_PER_SET;
+            self.slots[set + self.next] = None;
+            self.next
+        });
+        self.slots[set + at].get_or_insert_with(|| RecentOp {
+            prim: prim.clone(),
+            engine: key.engine,
+            operands: key.inputs.iter().filter_map(OperandType::of).collect(),
+            variants: Vec::new(),
+            generic: GenericProgram::NotCompiled,
+        })
+    }
+}
+
+impl OperandType {
+    /// Returns the type of an operand.
+    fn of(operand: &ArrayOrLiteral) -> Option<OperandType> {
+        let literal = || operand.literal().map(|l| OperandType::Literal(l.dtype));
+        operand.concrete_type().cloned().map(OperandType::Array).or_else(literal)
+    }
+}
+
+/// Returns the compiled program of an operation that this thread ran recently.
+pub(super) fn find(key: &OpKey<'_>) -> Option<OpProgram> {
+    let find = |recent: &RefCell<RecentOps>| recent.try_borrow().ok()?.get(key)?.program(key);
+    RECENT.try_with(find).ok().flatten()
+}
+
+/// Returns true if the next values of literals should be inputs, because enough values have been
+/// built into programs of the operation.
+pub(super) fn has_many_variants(key: &OpKey<'_>) -> bool {
+    let many = |op: &RecentOp| {
+        op.variants.len() >= MAX_LITERAL_VARIANTS && matches!(op.generic, GenericProgram::NotCompiled)
+    };
+    RECENT.try_with(|recent| recent.try_borrow().is_ok_and(|r| r.get(key).is_some_and(many))).unwrap_or(false)
+}
+
+/// Records a program of an operation, and returns it.
+pub(super) fn insert(key: &OpKey<'_>, prim: &Prim, added: OpProgram) -> OpProgram {
+    let note = |recent: &RefCell<RecentOps>| {
+        if let Ok(mut recent) = recent.try_borrow_mut() {
+            recent.get_or_insert(key, prim).insert(key, &added);
+        }
     };
     // while a thread ends its cache no longer exists, so nothing is inserted
     let _ = RECENT.try_with(note);
-}
-
-/// Returns the index of the first slot of the operation's set. Values of literals are not hashed.
-fn set_start(prim: &dyn Primitive, inputs: &[ArrayOrLiteral]) -> usize {
-    let mut digest = FastHasher::from_u64(inputs.len() as u64);
-    prim.dyn_hash(&mut digest);
-    for arg in inputs {
-        match eager_operand(arg) {
-            Ok(EagerOperand::Array(placed)) => {
-                placed.ty.dtype.hash(&mut digest);
-                placed.ty.shape.iter().for_each(|n| digest.write_usize(*n));
-            }
-            Ok(EagerOperand::Lit(l)) => l.dtype.hash(&mut digest),
-            Err(_) => {}
-        }
-    }
-    (digest.finish() >> 32) as usize % NUM_SETS * SLOTS_PER_SET
+    added
 }

@@ -1,6 +1,7 @@
 //! The pipeline from a program to an executable: propagate, partition, compile.
 
 use super::cache::Cache;
+use super::device_code::reject_in_device_code;
 use crate::api::trace::{Array, PlacedType};
 use crate::core::diagnostic::{ErrorKind, Result};
 use crate::core::mesh::{Axis, Mesh};
@@ -88,7 +89,7 @@ fn compile(
 
 /// Compiles operations outside of `jit`. Operations that XLA does not support run on the lockstep
 /// engine.
-pub(crate) fn compile_eager(program: &Program, engine: EngineConfig) -> Result<CompiledProgram> {
+fn compile_eager(program: &Program, engine: EngineConfig) -> Result<CompiledProgram> {
     let compiled = |engine| compile(program, &[], engine, TransferPrices::default());
     match compiled(engine) {
         Err(e) if engine.kind == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
@@ -181,12 +182,12 @@ impl CompiledProgram {
     }
     /// Runs the program and returns its results.
     pub(crate) fn call(&self, args: &mut [ArrayData]) -> Result<Vec<Array>, Failure> {
-        super::eager::reject_in_device_code()?;
+        reject_in_device_code()?;
         Ok(self.arrays(self.exe.call(args)?))
     }
     /// Runs the program and returns its results with a timeline of the run.
     pub(crate) fn profile(&self, args: &mut [ArrayData]) -> Result<(Vec<Array>, Timeline), Failure> {
-        super::eager::reject_in_device_code()?;
+        reject_in_device_code()?;
         let (slabs, timeline) = self.exe.profile(args)?;
         #[cfg(feature = "tracing")]
         timeline.emit_events();

@@ -8,80 +8,17 @@
 //! A trace owns the list of its errors. An ill-typed operation is therefore reported even if its
 //! result is never used, and all errors of a trace are reported together when it ends.
 
+use super::handle::{CaptureKey, CaptureTypeFn, Setting, Trace, TraceState, input_placement};
+use super::operand::ArrayOrLiteral;
 use super::scope::{count_trace, current_scope, is_user_code};
 use super::{eager, what_if};
 use crate::api::trace::{Array, Repr};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{ArrayType, DType};
-use crate::ir::program::{
-    Builder, CallSite, Control, Input, Literal, Placement, Prim, Primitive, Program, Value, Var,
-};
+use crate::ir::program::{Builder, CallSite, Control, Input, Placement, Prim, Primitive, Program, Value};
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-/// An operand of [`apply`].
-#[derive(Clone)]
-pub(crate) enum ArrayOrLiteral {
-    /// An array.
-    Array(Array),
-    /// A literal, which combines with operands of any sharding.
-    Lit(Literal),
-}
-impl From<&Array> for ArrayOrLiteral {
-    fn from(a: &Array) -> ArrayOrLiteral {
-        ArrayOrLiteral::Array(a.clone())
-    }
-}
-impl From<Array> for ArrayOrLiteral {
-    fn from(a: Array) -> ArrayOrLiteral {
-        ArrayOrLiteral::Array(a)
-    }
-}
-impl From<Literal> for ArrayOrLiteral {
-    fn from(l: Literal) -> ArrayOrLiteral {
-        ArrayOrLiteral::Lit(l)
-    }
-}
-
-/// A function that maps the type of a captured value to its type inside a trace.
-pub(crate) type CaptureTypeFn = dyn Fn(&ArrayType) -> Result<ArrayType, Fault> + Send + Sync;
-
-/// A program that is being recorded.
-pub(crate) struct Trace {
-    /// The enclosing trace.
-    parent: Option<Arc<Trace>>,
-    /// The number of enclosing traces.
-    depth: usize,
-    /// The source location of the call that opened the trace, if known.
-    location: Option<SourceLocation>,
-    /// The function that maps the types of captured values. `None` if captures keep their types.
-    capture_type: Option<Box<CaptureTypeFn>>,
-    state: Mutex<TraceState>,
-}
-
-#[derive(Default)]
-struct TraceState {
-    /// The program so far. `None` once the trace has ended.
-    builder: Option<Builder>,
-    /// The captures: each outer value, concrete or of the parent trace, and its input.
-    captures: Vec<(Array, Value)>,
-    /// The index in `captures` of each captured value.
-    capture_index: HashMap<CaptureKey, usize>,
-    /// The errors recorded so far.
-    errors: Vec<Error>,
-    /// The mesh and mode that [`OpenTrace::set`] declared. `None` if it has not been called.
-    setting: Option<Setting>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-enum CaptureKey {
-    /// A variable of the parent.
-    Var(Var),
-    /// The address of a concrete array; `captures` keeps the array alive.
-    Address(usize),
-}
+use std::sync::{Arc, Mutex};
 
 thread_local! {
     static OPEN: RefCell<Vec<Arc<Trace>>> = const { RefCell::new(Vec::new()) };
@@ -99,15 +36,6 @@ pub(crate) fn innermost() -> Option<Arc<Trace>> {
 /// Returns true if a trace is open on this thread.
 pub(crate) fn tracing() -> bool {
     OPEN.try_with(|open| !open.borrow().is_empty()).unwrap_or(false)
-}
-
-/// The devices that a trace describes.
-#[derive(Clone)]
-pub(crate) struct Setting {
-    /// The mesh as values of the trace see it; inside `shard_map` it has the manual axes marked.
-    pub(crate) mesh: Mesh,
-    /// The manual axes of unchecked regions. Types do not track the values that vary over them.
-    pub(crate) untracked: Axes,
 }
 
 /// Returns the setting of the innermost trace on this thread that has one.
@@ -239,9 +167,6 @@ impl OpenTrace {
 }
 
 impl Trace {
-    fn lock(&self) -> MutexGuard<'_, TraceState> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
     /// Records an error, to be reported when the trace ends.
     fn record_error(&self, error: &Error) {
         let mut state = self.lock();
@@ -281,7 +206,7 @@ impl Trace {
             Repr::Concrete(c) => (
                 &c.ty,
                 CaptureKey::Address(outer.address()),
-                Some(eager::placement(&c.ty, c.sharding.as_ref())),
+                Some(input_placement(c.ty.rank(), c.sharding.as_ref())),
             ),
             Repr::Poisoned(e) => return Err(e.clone()),
         };
@@ -398,7 +323,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -
 
 /// Applies a primitive with one result.
 pub(crate) fn apply1(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Array {
-    eager::run_recent(&*prim, inputs, call).unwrap_or_else(|| apply(prim, inputs, call).swap_remove(0))
+    run_recent(&*prim, inputs, call).unwrap_or_else(|| apply(prim, inputs, call).swap_remove(0))
 }
 
 /// Applies a borrowed primitive with one result; it is cloned only if this thread has not run it
@@ -409,7 +334,13 @@ pub(crate) fn apply1_ref(
     call: CallSite<'_>,
 ) -> Array {
     let shared = || apply(Arc::new(prim.clone()), inputs, call).swap_remove(0);
-    eager::run_recent(prim, inputs, call).unwrap_or_else(shared)
+    run_recent(prim, inputs, call).unwrap_or_else(shared)
+}
+
+/// Runs a primitive outside of any trace, if this thread ran it recently on operands of the same
+/// types. Returns `None` in every other case.
+fn run_recent(prim: &dyn Primitive, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Option<Array> {
+    if tracing() { None } else { eager::run_recent(prim, inputs, call) }
 }
 
 /// Applies a control operation whose result types are given.

@@ -4,9 +4,10 @@ use super::implicit_reshard::ImplicitReshard;
 use super::stages::{CompiledFunction, LeafType, Lowered, Traced, types_only};
 use crate::api::trace::Repr;
 use crate::api::trace::cache::Cache;
-use crate::api::trace::eager;
 use crate::api::trace::pipeline::{MAX_CACHED_EQUATIONS, PROGRAM_OVERHEAD_EQUATIONS};
-use crate::api::trace::{OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, poison};
+use crate::api::trace::{
+    OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, input_placement, poison,
+};
 use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::Mesh;
@@ -462,7 +463,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                 ty.mesh = self.mesh.clone();
             }
             let inside = matches!(a.repr(), Repr::Traced(_));
-            let at = (!inside).then(|| eager::placement(&ty, leaf.sharding.as_ref()));
+            let at = (!inside).then(|| input_placement(ty.rank(), leaf.sharding.as_ref()));
             open.input(ty, at)
         });
         record_body(open, || {
