@@ -146,31 +146,13 @@ pub fn compose_access<'s>(
         }
         let mut rest = vec![all.clone()];
         for q in &inner.pieces {
-            let mut ks = all.clone();
-            for (d, map) in p.map.iter().enumerate() {
-                let span = &q.ranges[d];
-                let leaves = map.terms.len() > 1 && p.may_leave_bounds(d, inner_extents[d]);
-                if span.lo == 0 && span.hi >= inner_extents[d] as i64 && !leaves {
-                    continue;
-                }
-                // a window exceeds the bounds of the view exactly where it exceeds those of the
-                // view's source
-                if leaves || map.terms.len() > 1 {
-                    let ends = matches!(q.source, Source::Value(from) if ends_with_source(q, d, shape(from)));
-                    if beyond && ends && inner.pieces.len() == 1 {
-                        continue;
-                    }
-                }
-                match map.terms.iter().filter(|t| t.1 != 0).collect::<Vec<_>>()[..] {
-                    [] if span.lo <= map.constant && map.constant < span.hi => {}
-                    [] => ks.iter_mut().for_each(|k| k.1 = k.0),
-                    [&(l, c)] => {
-                        let k = steps_within(map.constant, c, p.ranges[l].len(), (span.lo, span.hi));
-                        ks[l] = (ks[l].0.max(k.0), ks[l].1.min(k.1).max(ks[l].0.max(k.0)));
-                    }
-                    _ => return None,
-                }
-            }
+            // a window exceeds the bounds of the view exactly where it exceeds those of the view's
+            // source
+            let same_bounds = |d: usize| {
+                let ends = matches!(q.source, Source::Value(from) if ends_with_source(q, d, shape(from)));
+                beyond && ends && inner.pieces.len() == 1
+            };
+            let ks = steps_in_piece(p, q, inner_extents, &all, same_bounds)?;
             // a piece without loops has no range; only its map shows that it reads nothing
             let nothing = p.ranges.is_empty()
                 && p.map.iter().zip(&q.ranges).any(|(m, s)| m.constant < s.lo || m.constant >= s.hi);
@@ -197,6 +179,40 @@ pub fn compose_access<'s>(
         }
     }
     Some(Access { dtype: inner.dtype, pieces: parts, fill: outer.fill })
+}
+
+/// Returns the steps, among `all` those of piece `p` of a consumer, that read piece `q` of a view.
+///
+/// `None` if they are not a box. `same_bounds` returns true if a window along a dimension leaves
+/// the view exactly where it leaves the view's source.
+fn steps_in_piece(
+    p: &AccessPiece,
+    q: &AccessPiece,
+    view_extents: &[usize],
+    all: &Region,
+    same_bounds: impl Fn(usize) -> bool,
+) -> Option<Region> {
+    let mut ks = all.clone();
+    for (d, map) in p.map.iter().enumerate() {
+        let span = &q.ranges[d];
+        let leaves = map.terms.len() > 1 && p.may_leave_bounds(d, view_extents[d]);
+        if span.lo == 0 && span.hi >= view_extents[d] as i64 && !leaves {
+            continue;
+        }
+        if map.terms.len() > 1 && same_bounds(d) {
+            continue;
+        }
+        match map.terms.iter().filter(|t| t.1 != 0).collect::<Vec<_>>()[..] {
+            [] if span.lo <= map.constant && map.constant < span.hi => {}
+            [] => ks.iter_mut().for_each(|k| k.1 = k.0),
+            [&(l, c)] => {
+                let k = steps_within(map.constant, c, p.ranges[l].len(), (span.lo, span.hi));
+                ks[l] = (ks[l].0.max(k.0), ks[l].1.min(k.1).max(ks[l].0.max(k.0)));
+            }
+            _ => return None,
+        }
+    }
+    Some(ks)
 }
 
 /// Returns true if a piece of a view ends, along dimension `d`, exactly where its source ends.

@@ -134,6 +134,15 @@ impl fmt::Display for CollectiveKind {
 }
 
 impl Collective {
+    /// Adds what the second half of an all-reduce moves to the first half.
+    pub(crate) fn add_second_half(&mut self, half: &Collective) {
+        self.bytes_per_device = self.bytes_per_device.saturating_add(half.bytes_per_device);
+        self.total_bytes = self.total_bytes.saturating_add(half.total_bytes);
+        self.messages += half.messages;
+        self.exact &= half.exact;
+        self.messages_exact &= half.messages_exact;
+        self.axes.extend_unique(&half.axes);
+    }
     /// Returns the position in the per-device program.
     ///
     /// For each surrounding program, it has the step and the index of the program nested in that

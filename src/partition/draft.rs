@@ -57,6 +57,13 @@ pub(super) struct DraftStep {
     pub(super) step: Step,
     /// The origin of the step.
     pub(super) origin: StepOrigin,
+    /// The metadata that reports need.
+    pub(super) info: StepInfo,
+}
+
+/// The metadata of a step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StepInfo {
     /// The collective that the user called, if this step implements one.
     pub(super) user_collective: CalledCollective,
     /// True if the step is per-device code of manual mode: each device computes its own block.
@@ -78,28 +85,20 @@ pub(super) struct DraftStep {
 
 impl DraftStep {
     pub(super) fn new(step: Step, origin: StepOrigin) -> DraftStep {
-        let (nested_collectives, fused_views, [for_consumer, hoisted_from]) =
-            (Vec::new(), Vec::new(), [None, None]);
-        DraftStep {
-            step,
-            origin,
-            user_collective: None,
-            per_device: false,
-            constrained: false,
-            requested: false,
-            for_consumer,
-            hoisted_from,
-            nested_collectives,
-            fused_views,
-        }
+        DraftStep { step, origin, info: StepInfo::default() }
+    }
+    /// Returns the step as one that reads through no views.
+    pub(super) fn without_views(&self) -> DraftStep {
+        let info = StepInfo { fused_views: Vec::new(), ..self.info.clone() };
+        DraftStep { step: self.step.clone(), origin: self.origin.clone(), info }
     }
     /// Returns the kind of the exchange that the user called, if this step implements one.
     pub(super) fn exchange(&self) -> Option<CollectiveKind> {
-        UserExchange::new(&self.user_collective, 0, &self.origin).map(|called| called.kind)
+        UserExchange::new(&self.info.user_collective, 0, &self.origin).map(|called| called.kind)
     }
     /// Returns the views through which an access of the step reads.
     pub(super) fn views_of(&self, access: usize) -> impl Iterator<Item = Slot> {
-        self.fused_views.iter().filter(move |v| v.0 == access).map(|v| v.1)
+        self.info.fused_views.iter().filter(move |v| v.0 == access).map(|v| v.1)
     }
 }
 
@@ -222,13 +221,7 @@ pub(super) fn copy_nest(slot: Slot, dtype: DType, shape: &[usize]) -> LoopNest {
 /// Returns the loop nest whose result is one access.
 pub(super) fn map_nest(read: Access, extents: &[usize]) -> LoopNest {
     let dtype = read.dtype;
-    LoopNest {
-        extents: extents.to_vec(),
-        rank: extents.len(),
-        dtype,
-        accesses: vec![read],
-        compute: Compute::Map(ScalarCode::copy(dtype)),
-    }
+    LoopNest::map(extents.to_vec(), dtype, vec![read], ScalarCode::copy(dtype))
 }
 
 /// Returns the loop nest of a reshape.
@@ -292,57 +285,24 @@ impl<'a> UserExchange<'a> {
     ) -> Option<UserExchange<'a>> {
         let of_view = |slot: Slot| {
             let view = fused_views.get(slot)?.as_ref()?;
-            let called = UserExchange::new(&view.step.user_collective, slot, &view.step.origin);
+            let called = UserExchange::new(&view.step.info.user_collective, slot, &view.step.origin);
             called.filter(|_| view.access.sources().contains(&src))
         };
         UserExchange::new(own.0, own.1, own.2).or_else(|| views.find_map(of_view))
     }
 }
 
-/// Metadata of a finished step.
-/// The fields are those of [`DraftStep`].
-#[derive(Clone, Debug)]
-pub(super) struct StepInfo {
-    pub(super) user_collective: CalledCollective,
-    pub(super) constrained: bool,
-    pub(super) requested: bool,
-    pub(super) for_consumer: Option<StepOrigin>,
-    pub(super) hoisted_from: Option<StepOrigin>,
-    pub(super) nested_collectives: Vec<(Collectives, u64)>,
-    pub(super) fused_views: Vec<(usize, Slot)>,
-}
-
 impl Draft {
     /// Returns the finished program, and the metadata of each step.
     pub(super) fn finish(self) -> (SpmdProgram, Vec<StepInfo>) {
-        let Draft { devices, mesh, slots, steps: items, ins, outs, .. } = self;
+        let Draft { devices, mesh, slots, steps, ins, outs, .. } = self;
         let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
-        let mut notes = Vec::with_capacity(items.len());
-        for DraftStep {
-            step,
-            origin: why,
-            user_collective: user,
-            constrained: pinned,
-            requested: asked,
-            for_consumer: sake,
-            hoisted_from: before,
-            nested_collectives: inside,
-            fused_views: through,
-            per_device: _,
-        } in items
-        {
+        let mut infos = Vec::with_capacity(steps.len());
+        for DraftStep { step, origin, info } in steps {
             p.steps.push(step);
-            p.origins.push(why);
-            notes.push(StepInfo {
-                user_collective: user,
-                constrained: pinned,
-                requested: asked,
-                for_consumer: sake,
-                hoisted_from: before,
-                nested_collectives: inside,
-                fused_views: through,
-            });
+            p.origins.push(origin);
+            infos.push(info);
         }
-        (p, notes)
+        (p, infos)
     }
 }

@@ -5,6 +5,7 @@ use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
 use crate::ir::program::ScopePath;
 use crate::partition::fused::{self, reads_elementwise};
+use crate::partition::nested::{InputBinding, NestedProgram, ResultBinding};
 use crate::partition::print;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin};
 use std::fmt;
@@ -190,24 +191,13 @@ struct MemoryProfile {
     peak_step: usize,
 }
 
-/// Returns the programs nested in a step, each with the range of its borrowed inputs.
-/// Borrowed inputs are values of the program around it.
-fn nested_programs(step: &Step) -> Vec<(&SpmdProgram, std::ops::Range<usize>)> {
-    match step {
-        // the first input of a loop body is the iteration index
-        Step::Loop { body, fixed, .. } => vec![(body, 1..1 + fixed.len())],
-        Step::While { cond, body, cond_fixed, body_fixed, .. } => {
-            vec![(cond, 0..cond_fixed.len()), (body, 0..body_fixed.len())]
-        }
-        Step::Branch { branches, ins, .. } => branches.iter().map(|b| (b, 0..ins.len())).collect(),
-        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => Vec::new(),
-    }
-}
-
-fn input_owners(p: &SpmdProgram, outer: &std::ops::Range<usize>) -> Vec<InputOwner> {
-    (0..p.ins.len())
-        .map(|k| if outer.contains(&k) { InputOwner::OuterProgram } else { InputOwner::Caller })
-        .collect()
+/// Returns the owners of a nested program's inputs: fixed inputs are values of the outer program.
+fn nested_owners(nested: &NestedProgram<'_>) -> Vec<InputOwner> {
+    let owner = |input: &InputBinding| match input {
+        InputBinding::Fixed(_) => InputOwner::OuterProgram,
+        InputBinding::Iteration | InputBinding::Carry(_) | InputBinding::Slice(_) => InputOwner::Caller,
+    };
+    nested.inputs.iter().map(owner).collect()
 }
 
 /// Returns, for each slot, whether fusion removes it so that it is never in memory.
@@ -232,11 +222,11 @@ impl StepMemory {
     ) -> StepMemory {
         let exact = exact && inside.iter().flatten().all(|h| h.exact);
         let nest = |(step, list): (&Step, Vec<StepMemory>)| {
-            let one = |(holds, (body, outer)): (StepMemory, (&SpmdProgram, _))| {
-                let most = holds.profile(body, &input_owners(body, &outer)).peak_bytes;
-                NestedMemory { memory: holds, peak_bytes: most }
+            let one = |(memory, nested): (StepMemory, NestedProgram<'_>)| {
+                let peak_bytes = memory.profile(nested.program, &nested_owners(&nested)).peak_bytes;
+                NestedMemory { memory, peak_bytes }
             };
-            list.into_iter().zip(nested_programs(step)).map(one).collect()
+            list.into_iter().zip(step.nested_programs()).map(one).collect()
         };
         let nested = p.steps.iter().zip(inside).map(nest).collect();
         StepMemory { fetched_bytes, nested, exact }
@@ -304,121 +294,58 @@ impl StepMemory {
         }
         let why = p.origins.get(at).cloned().unwrap_or_default();
         let Some(step) = p.steps.get(at) else { return (most, why) };
-        let inner = self.nested[at].iter().zip(nested_programs(step)).max_by_key(|(n, _)| n.peak_bytes);
-        let Some((n, (body, outer))) = inner else { return (most, why) };
-        let (_, inner) = n.memory.collect_entries(body, &self::input_owners(body, &outer), false, all);
+        let inner = self.nested[at].iter().zip(step.nested_programs()).max_by_key(|(n, _)| n.peak_bytes);
+        let Some((n, nested)) = inner else { return (most, why) };
+        let (_, inner) = n.memory.collect_entries(nested.program, &nested_owners(&nested), false, all);
         (most, if inner.op.is_empty() { why } else { inner })
     }
 
     fn profile(&self, p: &SpmdProgram, owners: &[InputOwner]) -> MemoryProfile {
-        let end = p.steps.len();
-        let mut first = vec![usize::MAX; p.slots.len()];
-        // for each value, the step after its last consumer
-        let mut last = vec![0; p.slots.len()];
-        for (k, step) in p.steps.iter().enumerate() {
-            step.inputs().iter().for_each(|s| last[*s] = k + 1);
-            step.outputs().iter().for_each(|s| (first[*s], last[*s]) = (k, last[*s].max(k + 1)));
-            // the final carries are computed by the last iteration of the body and counted there
-            if let Step::Loop { out, .. } | Step::While { out, .. } = step {
-                out.iter().for_each(|s| first[*s] = k + 1);
-            }
-        }
-        p.outs.iter().for_each(|s| last[*s] = end + 1);
-        let bytes = |s: Slot| p.slots[s].block_bytes() as u64;
-        // a value computed inside its consumer keeps its operands until then; an operand read at
-        // other indices must not be overwritten
-        let inline = fused_slots(p);
-        let mut counted = vec![true; p.slots.len()];
-        let mut elsewhere = vec![false; p.slots.len()];
-        let mut stays = vec![false; p.slots.len()];
-        p.ins.iter().zip(owners).for_each(|(s, owner)| stays[*s] = *owner != InputOwner::Donated);
-        for (k, l) in p.steps.iter().enumerate().rev().filter_map(|(k, s)| Some((k, s.local()?))) {
-            let (to, mut sources) = (last[l.out], p.steps[k].inputs());
-            small_sort::sort(&mut sources);
-            sources.dedup();
-            // a value that is computed long before its consumer can be computed early if that frees
-            // more memory than it takes
-            let ends = |s: &&Slot| !stays[**s] && !inline[**s] && last[**s] < to;
-            let freed = sources.iter().filter(ends).map(|s| bytes(*s));
-            if !inline[l.out] || to > k + 2 && freed.fold(0, u64::saturating_add) > bytes(l.out) {
-                continue;
-            }
-            counted[l.out] = false;
-            for s in sources {
-                last[s] = last[s].max(to);
-                elsewhere[s] |= !reads_elementwise(l.nest, s);
-            }
-        }
-        // a value is held as long as any of its aliases is read
-        let names = reshape_aliases(p);
-        for (s, of) in names.into_iter().rev() {
-            last[of] = last[of].max(last[s]);
-            counted[s] = false;
-        }
-        let mut fetched = vec![false; p.slots.len()];
-        p.steps.iter().filter_map(Step::fetches).for_each(|(s, _)| fetched[s] = true);
-        let mut written: Vec<bool> = vec![false; end];
-        for (s, owner) in p.ins.iter().zip(owners) {
-            first[*s] = 0;
-            counted[*s] = *owner != InputOwner::OuterProgram;
-            if *owner != InputOwner::Donated {
-                last[*s] = end + 1;
-                continue;
-            }
-            // the last consumer may overwrite the value element by element
-            let Some(k) = last[*s].checked_sub(1).filter(|k| *k < end) else { continue };
-            let stored = &p.slots[*s];
-            if let Some(l) = p.steps[k].local()
-                && !written[k]
-                && !fetched[*s]
-                && !elsewhere[*s]
-                && reads_elementwise(l.nest, *s)
-                && l.layout == &stored.layout.dims[..]
-                && p.slots[l.out].dtype.size() == stored.dtype.size()
-            {
-                written[k] = true;
-                last[*s] = k;
-            }
-        }
-        let mut lives: Vec<SlotLifetime> = (0..p.slots.len())
-            .filter(|s| counted[*s] && first[*s] != usize::MAX)
+        let spans = SlotSpans::new(p, owners);
+        let mut lifetimes: Vec<SlotLifetime> = (0..p.slots.len())
+            .filter(|s| spans.counted[*s] && spans.first[*s] != usize::MAX)
             .map(|s| SlotLifetime {
                 slot: s,
                 fetch: None,
-                bytes: bytes(s),
-                first_step: first[s],
-                end_step: last[s],
+                bytes: slot_bytes(p, s),
+                first_step: spans.first[s],
+                end_step: spans.last[s],
             })
             .collect();
+        self.add_fetches(p, &spans, &mut lifetimes);
+        let (peak_bytes, peak_step) = self.peak_step(p, &lifetimes);
+        MemoryProfile { lifetimes, peak_bytes, peak_step }
+    }
+
+    /// Adds the lifetimes of received data.
+    fn add_fetches(&self, p: &SpmdProgram, spans: &SlotSpans, lives: &mut Vec<SlotLifetime>) {
         let values = lives.len();
         for (k, step) in p.steps.iter().enumerate() {
-            if let Some((slot, needs)) = step.fetches() {
-                if let Some(full) =
-                    fused::fetch_target(p, slot, needs).filter(|s| self.fetched_bytes[k] <= bytes(*s))
-                {
-                    // the data is received directly into the copy
-                    if let Ok(own) = lives[..values].binary_search_by_key(&full, |l| l.slot) {
-                        (lives[own].fetch, lives[own].first_step) = (Some(k), lives[own].first_step.min(k));
-                        continue;
-                    }
+            let Some((slot, needs)) = step.fetches() else { continue };
+            let target = fused::fetch_target(p, slot, needs);
+            if let Some(full) = target.filter(|s| self.fetched_bytes[k] <= slot_bytes(p, *s)) {
+                // the data is received directly into the copy
+                if let Ok(own) = lives[..values].binary_search_by_key(&full, |l| l.slot) {
+                    (lives[own].fetch, lives[own].first_step) = (Some(k), lives[own].first_step.min(k));
+                    continue;
                 }
-                // an inline consumer runs where its own consumers do
-                let ends = needs.iter().map(|n| match p.steps[n.consumer_step].local() {
-                    Some(l) if !counted[l.out] => last[l.out],
-                    _ => n.consumer_step + 1,
-                });
-                let to = ends.max().unwrap_or(0).min(end).max(k + 1);
-                lives.push(SlotLifetime {
-                    slot,
-                    fetch: Some(k),
-                    bytes: self.fetched_bytes[k],
-                    first_step: k,
-                    end_step: to,
-                });
             }
+            // an inline consumer runs where its own consumers do
+            let ends = needs.iter().map(|n| match p.steps[n.consumer_step].local() {
+                Some(l) if !spans.counted[l.out] => spans.last[l.out],
+                _ => n.consumer_step + 1,
+            });
+            let end_step = ends.max().unwrap_or(0).min(p.steps.len()).max(k + 1);
+            let bytes = self.fetched_bytes[k];
+            lives.push(SlotLifetime { slot, fetch: Some(k), bytes, first_step: k, end_step });
         }
+    }
+
+    /// Returns the peak in bytes, and the step at which it occurs.
+    fn peak_step(&self, p: &SpmdProgram, lives: &[SlotLifetime]) -> (u64, usize) {
+        let end = p.steps.len();
         let mut change = vec![0i128; end + 2];
-        for l in &lives {
+        for l in lives {
             change[l.first_step] += i128::from(l.bytes);
             change[l.end_step.max(l.first_step)] -= i128::from(l.bytes);
         }
@@ -432,8 +359,113 @@ impl StepMemory {
                 (most, at) = (here, k);
             }
         }
-        MemoryProfile { lifetimes: lives, peak_bytes: most, peak_step: at }
+        (most, at)
     }
+}
+
+/// The steps during which each value is held.
+struct SlotSpans {
+    /// The step that computes the value; `usize::MAX` if none does.
+    first: Vec<usize>,
+    /// The step after the last consumer.
+    last: Vec<usize>,
+    /// True if the value takes memory of the program.
+    counted: Vec<bool>,
+    /// True if a consumer reads the value at other indices than those it computes.
+    /// The value must then not be overwritten.
+    elsewhere: Vec<bool>,
+}
+
+impl SlotSpans {
+    fn new(p: &SpmdProgram, owners: &[InputOwner]) -> SlotSpans {
+        let (n, end) = (p.slots.len(), p.steps.len());
+        let mut spans = SlotSpans {
+            first: vec![usize::MAX; n],
+            last: vec![0; n],
+            counted: vec![true; n],
+            elsewhere: vec![false; n],
+        };
+        for (k, step) in p.steps.iter().enumerate() {
+            step.inputs().iter().for_each(|s| spans.last[*s] = k + 1);
+            step.outputs()
+                .iter()
+                .for_each(|s| (spans.first[*s], spans.last[*s]) = (k, spans.last[*s].max(k + 1)));
+            // the final carries are computed by the last iteration of the body and counted there
+            for result in step.nested_programs().iter().flat_map(|nested| &nested.results) {
+                if let ResultBinding::Carry(s) = result {
+                    spans.first[*s] = k + 1;
+                }
+            }
+        }
+        p.outs.iter().for_each(|s| spans.last[*s] = end + 1);
+        spans.inline_fused(p, owners);
+        // a value is held as long as any of its aliases is read
+        for (s, of) in reshape_aliases(p).into_iter().rev() {
+            spans.last[of] = spans.last[of].max(spans.last[s]);
+            spans.counted[s] = false;
+        }
+        spans.hold_inputs(p, owners);
+        spans
+    }
+
+    /// Extends the spans of the operands of values that fusion computes inside their consumers.
+    fn inline_fused(&mut self, p: &SpmdProgram, owners: &[InputOwner]) {
+        let inline = fused_slots(p);
+        let mut stays = vec![false; p.slots.len()];
+        p.ins.iter().zip(owners).for_each(|(s, owner)| stays[*s] = *owner != InputOwner::Donated);
+        for (k, l) in p.steps.iter().enumerate().rev().filter_map(|(k, s)| Some((k, s.local()?))) {
+            let (to, mut sources) = (self.last[l.out], p.steps[k].inputs());
+            small_sort::sort(&mut sources);
+            sources.dedup();
+            // a value that is computed long before its consumer can be computed early if that frees
+            // more memory than it takes
+            let ends = |s: &&Slot| !stays[**s] && !inline[**s] && self.last[**s] < to;
+            let freed = sources.iter().filter(ends).map(|s| slot_bytes(p, *s));
+            if !inline[l.out] || to > k + 2 && freed.fold(0, u64::saturating_add) > slot_bytes(p, l.out) {
+                continue;
+            }
+            self.counted[l.out] = false;
+            for s in sources {
+                self.last[s] = self.last[s].max(to);
+                self.elsewhere[s] |= !reads_elementwise(l.nest, s);
+            }
+        }
+    }
+
+    /// Sets the spans of the inputs, according to their owners.
+    fn hold_inputs(&mut self, p: &SpmdProgram, owners: &[InputOwner]) {
+        let end = p.steps.len();
+        let mut fetched = vec![false; p.slots.len()];
+        p.steps.iter().filter_map(Step::fetches).for_each(|(s, _)| fetched[s] = true);
+        let mut written: Vec<bool> = vec![false; end];
+        for (s, owner) in p.ins.iter().zip(owners) {
+            self.first[*s] = 0;
+            self.counted[*s] = *owner != InputOwner::OuterProgram;
+            if *owner != InputOwner::Donated {
+                self.last[*s] = end + 1;
+                continue;
+            }
+            // the last consumer may overwrite the value element by element
+            let Some(k) = self.last[*s].checked_sub(1).filter(|k| *k < end) else { continue };
+            let stored = &p.slots[*s];
+            if let Some(l) = p.steps[k].local()
+                && !written[k]
+                && !fetched[*s]
+                && !self.elsewhere[*s]
+                && reads_elementwise(l.nest, *s)
+                && l.layout == &stored.layout.dims[..]
+                && p.slots[l.out].dtype.size() == stored.dtype.size()
+            {
+                written[k] = true;
+                self.last[*s] = k;
+            }
+        }
+    }
+}
+
+/// Returns the bytes of a value on the device that holds the largest block.
+fn slot_bytes(p: &SpmdProgram, slot: Slot) -> u64 {
+    p.slots[slot].block_bytes() as u64
 }
 
 /// Returns the owners of the inputs of an outermost program.

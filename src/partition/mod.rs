@@ -100,6 +100,7 @@ mod layout;
 mod lower;
 pub(crate) mod machine;
 mod memory;
+mod nested;
 mod print;
 mod program;
 mod progression;

@@ -9,7 +9,6 @@ use crate::core::types::{DType, Shape};
 use crate::ir::program::loop_nest::{LoopNest, Reducer};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::layout::{DimLayout, Layout};
-use smallvec::{SmallVec, smallvec};
 
 /// The index of a stored value in [`SpmdProgram::slots`].
 pub type Slot = usize;
@@ -201,65 +200,45 @@ impl Step {
     }
     /// Returns the step as a [`LocalStep`] if it is local, `None` for other steps.
     pub(crate) fn local(&self) -> Option<LocalStep<'_>> {
-        match self {
-            Step::Local { out, nest: loop_nest, layout } => {
-                Some(LocalStep { out: *out, nest: loop_nest, layout })
-            }
-            Step::Fetch { .. }
-            | Step::Reduce { .. }
-            | Step::Loop { .. }
-            | Step::While { .. }
-            | Step::Branch { .. }
-            | Step::Print { .. } => None,
-        }
+        let Step::Local { out, nest, layout } = self else { return None };
+        Some(LocalStep { out: *out, nest, layout })
     }
     /// Returns the source and the requests of a [`Step::Fetch`], `None` for other steps.
     pub(crate) fn fetches(&self) -> Option<(Slot, &[FetchRequest])> {
-        match self {
-            Step::Fetch { src, requests: needs } => Some((*src, needs)),
-            Step::Local { .. }
-            | Step::Reduce { .. }
-            | Step::Loop { .. }
-            | Step::While { .. }
-            | Step::Branch { .. }
-            | Step::Print { .. } => None,
-        }
+        let Step::Fetch { src, requests } = self else { return None };
+        Some((*src, requests))
+    }
+    /// Returns source, result and reducer of a [`Step::Reduce`], `None` for other steps.
+    pub(crate) fn reduction(&self) -> Option<(Slot, Slot, Reducer)> {
+        let Step::Reduce { src, out, combine } = self else { return None };
+        Some((*src, *out, *combine))
     }
     /// Returns true if the step may be removed when no step reads its results.
     ///
     /// False for control steps, because they may print.
     pub(crate) fn is_pure(&self) -> bool {
-        match self {
-            Step::Local { .. } | Step::Reduce { .. } => true,
-            Step::Fetch { .. }
-            | Step::Loop { .. }
-            | Step::While { .. }
-            | Step::Branch { .. }
-            | Step::Print { .. } => false,
-        }
+        matches!(self, Step::Local { .. } | Step::Reduce { .. })
     }
-    /// Returns true if the step, or a program nested in it, prints.
-    pub(crate) fn has_prints(&self) -> bool {
-        let within = |p: &SpmdProgram| p.steps.iter().any(Step::has_prints);
-        matches!(self, Step::Print { .. }) || self.nested_programs().into_iter().any(within)
-    }
-    /// Returns the programs that are nested in a control step: the body of a loop, the condition
-    /// and the body of a while loop, or all branches.
-    pub(crate) fn nested_programs(&self) -> SmallVec<[&SpmdProgram; 2]> {
+    /// Replaces the slot `from` by `to` wherever the step reads it.
+    pub(crate) fn replace_input(&mut self, from: Slot, to: Slot) {
+        let replace = |slot: &mut Slot| {
+            if *slot == from {
+                *slot = to;
+            }
+        };
         match self {
-            Step::Loop { body, .. } => smallvec![&**body],
-            Step::While { cond, body, .. } => smallvec![&**cond, &**body],
-            Step::Branch { branches, .. } => branches.iter().collect(),
-            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } | Step::Print { .. } => smallvec![],
-        }
-    }
-    /// Returns the nested programs, as [`nested_programs`](Step::nested_programs).
-    pub(crate) fn nested_programs_mut(&mut self) -> SmallVec<[&mut SpmdProgram; 2]> {
-        match self {
-            Step::Loop { body, .. } => smallvec![&mut **body],
-            Step::While { cond, body, .. } => smallvec![&mut **cond, &mut **body],
-            Step::Branch { branches, .. } => branches.iter_mut().collect(),
-            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } | Step::Print { .. } => smallvec![],
+            Step::Local { nest, .. } => nest.replace_source(from, to),
+            Step::Fetch { src, .. } | Step::Reduce { src, .. } => replace(src),
+            Step::Loop { fixed, carry, xs, .. } => {
+                fixed.iter_mut().chain(carry).chain(xs).for_each(replace);
+            }
+            Step::While { cond_fixed, body_fixed, carry, .. } => {
+                cond_fixed.iter_mut().chain(body_fixed).chain(carry).for_each(replace);
+            }
+            Step::Branch { selector, ins, .. } => {
+                std::iter::once(selector).chain(ins).for_each(replace);
+            }
+            Step::Print { values, .. } => values.iter_mut().map(|v| &mut v.slot).for_each(replace),
         }
     }
 }

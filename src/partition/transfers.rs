@@ -9,7 +9,7 @@ use crate::core::sharding::sub_axes::subtract;
 use crate::partition::access::access_sets;
 use crate::partition::boxes::{Region, loop_box, take_missing};
 use crate::partition::layout::DimLayout;
-use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step};
+use crate::partition::program::{FetchRequest, Slot, SpmdProgram};
 use crate::partition::strided_box::{StridedBox, expand_boxes};
 
 /// A box of a stored value that one device receives from another.
@@ -27,12 +27,7 @@ impl SpmdProgram {
     ///
     /// `None` unless it is a local step.
     pub fn loops(&self, step: usize, position: usize) -> Option<Region> {
-        match &self.steps[step] {
-            Step::Local { nest: loop_nest, layout, .. } => {
-                Some(loop_box(layout, &loop_nest.extents, position))
-            }
-            _ => None,
-        }
+        self.steps[step].local().map(|l| loop_box(l.layout, &l.nest.extents, position))
     }
 
     /// Returns the transfers to the device at `position` in a fetch or a reduction.
@@ -44,25 +39,21 @@ impl SpmdProgram {
     /// all partial values are equal, only the device's own is listed.
     pub fn transfers(&self, step: usize, position: usize) -> Vec<Transfer> {
         let mut pieces = Vec::new();
-        match &self.steps[step] {
-            Step::Fetch { src, requests: needs } => {
-                let stored = &self.slots[*src];
-                for b in self.missing_regions(*src, needs, position) {
-                    stored.layout.for_each_holder(&stored.shape, position, &b, |from, region| {
-                        pieces.push(Transfer { from, region });
-                    });
-                }
+        if let Some((src, needs)) = self.steps[step].fetches() {
+            let stored = &self.slots[src];
+            for b in self.missing_regions(src, needs, position) {
+                stored.layout.for_each_holder(&stored.shape, position, &b, |from, region| {
+                    pieces.push(Transfer { from, region });
+                });
             }
-            Step::Reduce { src, out, .. } => {
-                let stored = &self.slots[*src];
-                let requested = self.slots[*out].layout.region(&stored.shape, position);
-                for p in self.partial_holders(*src, *out, position) {
-                    stored.layout.for_each_holder(&stored.shape, p, &requested, |from, region| {
-                        pieces.push(Transfer { from, region });
-                    });
-                }
+        } else if let Some((src, out, _)) = self.steps[step].reduction() {
+            let stored = &self.slots[src];
+            let requested = self.slots[out].layout.region(&stored.shape, position);
+            for p in self.partial_holders(src, out, position) {
+                stored.layout.for_each_holder(&stored.shape, p, &requested, |from, region| {
+                    pieces.push(Transfer { from, region });
+                });
             }
-            _ => {}
         }
         pieces
     }
@@ -100,8 +91,8 @@ impl SpmdProgram {
     ) -> (Vec<StridedBox>, bool) {
         let (mut boxes, mut exact) = (Vec::new(), true);
         for need in requests {
-            if let (Step::Local { nest, .. }, Some(loops)) =
-                (&self.steps[need.consumer_step], self.loops(need.consumer_step, position))
+            if let (Some(nest), Some(loops)) =
+                (self.steps[need.consumer_step].loop_nest(), self.loops(need.consumer_step, position))
             {
                 let from = (src, &self.slots[src].shape[..]);
                 access_sets(nest, need.access, from, &loops, &mut boxes, &mut exact);

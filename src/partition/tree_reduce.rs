@@ -17,7 +17,7 @@ use crate::core::sharding::sub_axes::{num_shards, subtract};
 use crate::partition::boxes::volume;
 use crate::partition::cost::transfer::TransferCost;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::{SpmdProgram, Step, StoredValue};
+use crate::partition::program::{SpmdProgram, StoredValue};
 
 /// The schedule of a tree reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,8 +128,8 @@ pub(crate) fn tree_cost(devices: usize, from: &StoredValue, to: &Layout) -> Opti
 impl SpmdProgram {
     /// Returns true if the step is a small reduction, which is executed as a tree.
     pub fn is_tree_reduction(&self, step: usize) -> bool {
-        let Step::Reduce { src, out, .. } = &self.steps[step] else { return false };
-        tree_reduction(&self.slots[*src], &self.slots[*out].layout).is_some()
+        let Some((src, out, _)) = self.steps[step].reduction() else { return false };
+        tree_reduction(&self.slots[src], &self.slots[out].layout).is_some()
     }
     /// Returns the steps of the exchange of small reductions that starts at step `first`.
     ///
@@ -138,11 +138,9 @@ impl SpmdProgram {
     ///
     /// Empty if `first` is not a small reduction, or if it belongs to an earlier exchange.
     pub(crate) fn combined_reductions(&self, first: usize) -> Vec<usize> {
-        let key = |k: usize| match &self.steps[k] {
-            Step::Reduce { src, out, .. } if self.is_tree_reduction(k) => {
-                Some((self.reduced_sub_axes(*src, *out).sub_axes, self.slots[*out].dtype.size()))
-            }
-            _ => None,
+        let key = |k: usize| {
+            let (src, out, _) = self.steps[k].reduction().filter(|_| self.is_tree_reduction(k))?;
+            Some((self.reduced_sub_axes(src, out).sub_axes, self.slots[out].dtype.size()))
         };
         let own = key(first);
         if own.is_none() || first > 0 && key(first - 1) == own {
@@ -161,8 +159,8 @@ impl SpmdProgram {
         let mut rounds: Vec<Vec<TreeMessage>> = Vec::new();
         let mut element = 0;
         for k in self.combined_reductions(first) {
-            let Step::Reduce { src, out, .. } = &self.steps[k] else { continue };
-            let (from, to) = (&self.slots[*src], &self.slots[*out].layout);
+            let Some((src, out, _)) = self.steps[k].reduction() else { continue };
+            let (from, to) = (&self.slots[src], &self.slots[out].layout);
             let Some((route, _)) = tree_reduction(from, to) else { continue };
             for _ in 0..volume(&to.region(&from.shape, position)) {
                 let there = route.reduce_rounds(element);

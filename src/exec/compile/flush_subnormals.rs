@@ -66,13 +66,8 @@ fn flush_step(p: &SpmdProgram, from: Slot, to: Slot) -> Step {
     let (dtype, shape) = (value.dtype, value.shape.to_vec());
     let loops: Vec<_> = (0..shape.len()).map(Some).collect();
     let code = ScalarCode::single(ScalarOp::FlushSubnormals, dtype, dtype, &[ScalarArg::Access(0)]);
-    let nest = LoopNest {
-        rank: shape.len(),
-        dtype,
-        accesses: vec![Access::from_loops(from, dtype, &shape, &loops)],
-        compute: Compute::Map(code),
-        extents: shape,
-    };
+    let accesses = vec![Access::from_loops(from, dtype, &shape, &loops)];
+    let nest = LoopNest::map(shape, dtype, accesses, code);
     Step::Local { out: to, nest, layout: value.layout.dims.clone() }
 }
 

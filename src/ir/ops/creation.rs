@@ -8,7 +8,7 @@ use crate::core::mesh::{Axes, AxisType, Mesh};
 use crate::core::sharding::{Spec, check_unreduced_dtype};
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{Compute, LoopNest, ScalarArg, ScalarCode, ScalarOp};
+use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
 use crate::ir::program::{BatchedOp, VmapArgs};
 use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value, typing};
 use crate::ir::program::{JvpArgs, TransposeArgs};
@@ -143,13 +143,7 @@ impl Primitive for Full {
 
 /// Returns an elementwise loop nest without accesses.
 fn nullary_loop_nest(ty: &ArrayType, code: ScalarCode) -> LoopNest {
-    LoopNest {
-        extents: ty.shape.to_vec(),
-        rank: ty.rank(),
-        dtype: ty.dtype.storage(),
-        accesses: Vec::new(),
-        compute: Compute::Map(code),
-    }
+    LoopNest::map(ty.shape.to_vec(), ty.dtype.storage(), Vec::new(), code)
 }
 
 impl Primitive for Iota {

@@ -5,7 +5,7 @@ use crate::core::mesh::{Axes, AxisType};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, Scalar};
 use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, ScalarCode, Source, StridedRange,
+    Access, AccessPiece, AffineExpr, LoopNest, ScalarCode, Source, StridedRange,
 };
 use crate::ir::program::{Builder, Prim, TypedOperand, Value};
 
@@ -49,13 +49,8 @@ pub(crate) fn check_dims(what: &str, dims: &[usize], rank: usize) -> Result<(), 
 /// Returns a loop nest that copies pieces of operands; elements in no piece are `fill`.
 pub(crate) fn view(result: &ArrayType, pieces: Vec<AccessPiece>, fill: Scalar) -> Vec<LoopNest> {
     let dtype = result.dtype.storage();
-    vec![LoopNest {
-        extents: result.shape.to_vec(),
-        rank: result.rank(),
-        dtype,
-        accesses: vec![Access { dtype, pieces, fill }],
-        compute: Compute::Map(ScalarCode::copy(dtype)),
-    }]
+    let access = Access { dtype, pieces, fill };
+    vec![LoopNest::map(result.shape.to_vec(), dtype, vec![access], ScalarCode::copy(dtype))]
 }
 
 /// Returns the loop nest of a view in which operand dimension `d` has the loop `loops[d]`.

@@ -13,7 +13,7 @@ use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::ir::program::loop_nest::{
-    Access, AffineExpr, Compute, LoopNest, ScalarArg, ScalarCode, ScalarOp, StridedRange,
+    Access, AffineExpr, LoopNest, ScalarArg, ScalarCode, ScalarOp, StridedRange,
 };
 use crate::ir::program::{BatchDim, BatchedOp, VmapArgs};
 use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value, typing};
@@ -123,13 +123,7 @@ fn hash_indices(shape: &[usize], keys: usize) -> (ScalarCode, ScalarArg) {
 fn per_key_loop_nest(ty: &ArrayType, keys: usize, code: ScalarCode) -> LoopNest {
     let extents = ty.shape.to_vec();
     let reads = vec![Access::from_loops(0, DType::U64, &extents, &(0..keys).map(Some).collect::<Vec<_>>())];
-    LoopNest {
-        rank: extents.len(),
-        extents,
-        dtype: ty.dtype.storage(),
-        accesses: reads,
-        compute: Compute::Map(code),
-    }
+    LoopNest::map(extents, ty.dtype.storage(), reads, code)
 }
 
 /// Defines the rules that are the same for all random primitives; they have no derivative.
@@ -299,13 +293,7 @@ impl Primitive for RandomKeyData {
         let shifted =
             code.push(ScalarOp::ShiftRightLogical, DType::U64, DType::U64, &[ScalarArg::Access(0), by]);
         code.push(ScalarOp::Convert, DType::U64, DType::U32, &[shifted]);
-        vec![LoopNest {
-            extents,
-            rank: rank + 1,
-            dtype: DType::U32,
-            accesses: reads,
-            compute: Compute::Map(code),
-        }]
+        vec![LoopNest::map(extents, DType::U32, reads, code)]
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::new(Arc::new(*self))
@@ -358,7 +346,7 @@ impl Primitive for RandomWrap {
         let high = code.push(ScalarOp::Convert, DType::U32, DType::U64, &[ScalarArg::Access(1)]);
         let high = code.push(ScalarOp::ShiftLeft, DType::U64, DType::U64, &[high, u64_constant(32)]);
         code.push(ScalarOp::Or, DType::U64, DType::U64, &[ScalarArg::Inst(0), high]);
-        vec![LoopNest { extents, rank, dtype: DType::U64, accesses: reads, compute: Compute::Map(code) }]
+        vec![LoopNest::map(extents, DType::U64, reads, code)]
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::new(Arc::new(*self))

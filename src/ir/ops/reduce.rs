@@ -11,7 +11,7 @@ use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::core::util::small_sort;
 use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Reducer, ScalarCode};
+use crate::ir::program::loop_nest::{Access, LoopNest, Reducer, ScalarCode};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, VmapArgs, shifted_dims};
 use crate::ir::program::{Builder, Prim, Primitive, Tangents, TypedOperand, Value};
@@ -165,11 +165,8 @@ impl Primitive for Reduce {
         let extents: Vec<usize> = order.iter().map(|d| x.shape[*d]).collect();
         let loops: Vec<_> = (0..x.rank()).map(|d| order.iter().position(|o| *o == d)).collect();
         let reads = vec![Access::from_loops(0, dtype, &extents, &loops)];
-        let body = match &self.axes[..] {
-            [] => Compute::Map(ScalarCode::copy(dtype)),
-            _ => Compute::Reduce { reducer: self.kind.reducer(), code: ScalarCode::copy(dtype) },
-        };
-        vec![LoopNest { extents, rank: kept.len(), dtype, accesses: reads, compute: body }]
+        let (reducer, code) = (self.kind.reducer(), ScalarCode::copy(dtype));
+        vec![LoopNest::reduce(extents, kept.len(), dtype, reads, reducer, code)]
     }
     fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {
         let (kind, axes) = (self.kind, shifted_dims(&self.axes));

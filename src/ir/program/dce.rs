@@ -66,15 +66,6 @@ impl DceCache {
 
     /// Prunes an equation with nested programs to the wanted results.
     fn prune_control(&mut self, e: &Equation, c: &Control, wanted: &[bool]) -> Equation {
-        let with = |c: Control, inputs: Vec<Input>, wanted: &[bool]| Equation {
-            op: Op::Control(c),
-            inputs,
-            outputs: select(&e.outputs, wanted),
-            location: e.location,
-            phase: e.phase,
-            scope: e.scope.clone(),
-            name: e.name.clone(),
-        };
         // prunes a nested program to the wanted results, and returns which of the equation's inputs
         // it reads
         let mut cut = |body: &Arc<Program>| {
@@ -85,12 +76,12 @@ impl DceCache {
             Control::Jit { body, policy, recomputes } => {
                 let (body, used) = cut(body);
                 let control = Control::Jit { body, policy: policy.clone(), recomputes: *recomputes };
-                with(control, select(&e.inputs, &used), wanted)
+                with_control(e, control, select(&e.inputs, &used), wanted)
             }
             Control::AxisModes { body, out_specs } => {
                 let (body, used) = cut(body);
                 let out_specs = select(out_specs, wanted);
-                with(Control::AxisModes { body, out_specs }, select(&e.inputs, &used), wanted)
+                with_control(e, Control::AxisModes { body, out_specs }, select(&e.inputs, &used), wanted)
             }
             Control::ShardMap(m) => {
                 let (body, used) = cut(&m.body);
@@ -100,7 +91,7 @@ impl DceCache {
                     out_specs: select(&m.out_specs, wanted),
                     ..m.clone()
                 };
-                with(Control::ShardMap(mapping), select(&e.inputs, &used), wanted)
+                with_control(e, Control::ShardMap(mapping), select(&e.inputs, &used), wanted)
             }
             Control::Cond { branches } => {
                 let kept: Vec<_> = branches.iter().map(|b| self.prune_body(b, wanted)).collect();
@@ -110,54 +101,80 @@ impl DceCache {
                 }
                 let branches = kept.iter().map(|(b, _)| pruned_inputs(b.clone(), &any)).collect();
                 let inputs = e.inputs[..1].iter().copied().chain(select(&e.inputs[1..], &any)).collect();
-                with(Control::Cond { branches }, inputs, wanted)
+                with_control(e, Control::Cond { branches }, inputs, wanted)
             }
-            Control::Loop(l) => {
-                let (last, stacked) = wanted.split_at(l.carry);
-                // the body that computes these carries and the stacked results, and the inputs that
-                // it reads
-                let mut making = |carries: &[bool]| {
-                    let (body, used) = self.prune_body(&l.body, &[carries, stacked].concat());
-                    let (_, reads) = l.split_body_inputs(&used);
-                    (body, reads)
-                };
-                let carries = live_carries(last, |needed| making(needed).1.carry);
-                let (body, reads) = making(&carries);
-                let reads = LoopOperands { carry: carries.clone(), ..reads };
-                let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
-                let new = Loop {
-                    fixed: count(&reads.fixed),
-                    carry: count(&carries),
-                    body: pruned_inputs(body, &reads.clone().into_body_inputs(true)),
-                    ..l.clone()
-                };
-                with(Control::Loop(new), select(&e.inputs, &reads.into_vec()), &[&carries, stacked].concat())
-            }
+            Control::Loop(l) => self.prune_loop(e, l, wanted),
             Control::While { cond, body, cond_fixed, body_fixed } => {
-                let count = wanted.len();
-                let of_cond = used_inputs(cond)[*cond_fixed..].to_vec();
-                let first: Vec<bool> = wanted.iter().zip(of_cond).map(|(a, b)| *a || b).collect();
-                let carries =
-                    live_carries(&first, |needed| self.prune_body(body, needed).1[*body_fixed..].to_vec());
-                let cond_ins: Vec<bool> =
-                    vec![true; *cond_fixed].into_iter().chain(carries.iter().copied()).collect();
-                let (kept, body_ins) = self.prune_body(body, &carries);
-                let mut body_ins = body_ins.to_vec();
-                body_ins[*body_fixed..].copy_from_slice(&carries);
-                let fixed = body_ins[..*body_fixed].iter().filter(|f| **f).count();
-                let mut ins = vec![true; *cond_fixed];
-                ins.extend_from_slice(&body_ins);
-                debug_assert_eq!(ins.len(), cond_fixed + body_fixed + count);
-                let new = Control::While {
-                    cond: Arc::new(without_inputs(cond, &cond_ins)),
-                    body: pruned_inputs(kept, &body_ins),
-                    cond_fixed: *cond_fixed,
-                    body_fixed: fixed,
-                };
-                with(new, select(&e.inputs, &ins), &carries)
+                self.prune_while(e, (cond, *cond_fixed), (body, *body_fixed), wanted)
             }
             Control::Print { .. } => e.clone(),
         }
+    }
+
+    /// Prunes a loop with a known trip count.
+    fn prune_loop(&mut self, e: &Equation, l: &Loop, wanted: &[bool]) -> Equation {
+        let (last, stacked) = wanted.split_at(l.carry);
+        // the body that computes these carries and the stacked results, and the inputs that it
+        // reads
+        let mut making = |carries: &[bool]| {
+            let (body, used) = self.prune_body(&l.body, &[carries, stacked].concat());
+            let (_, reads) = l.split_body_inputs(&used);
+            (body, reads)
+        };
+        let carries = live_carries(last, |needed| making(needed).1.carry);
+        let (body, reads) = making(&carries);
+        let reads = LoopOperands { carry: carries.clone(), ..reads };
+        let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
+        let new = Loop {
+            fixed: count(&reads.fixed),
+            carry: count(&carries),
+            body: pruned_inputs(body, &reads.clone().into_body_inputs(true)),
+            ..l.clone()
+        };
+        let inputs = select(&e.inputs, &reads.into_vec());
+        with_control(e, Control::Loop(new), inputs, &[&carries, stacked].concat())
+    }
+
+    /// Prunes a loop that runs while a condition holds.
+    /// The condition and the body are given with the numbers of their fixed inputs.
+    fn prune_while(
+        &mut self,
+        e: &Equation,
+        (cond, cond_fixed): (&Arc<Program>, usize),
+        (body, body_fixed): (&Arc<Program>, usize),
+        wanted: &[bool],
+    ) -> Equation {
+        let of_cond = used_inputs(cond)[cond_fixed..].to_vec();
+        let first: Vec<bool> = wanted.iter().zip(of_cond).map(|(a, b)| *a || b).collect();
+        let carries = live_carries(&first, |needed| self.prune_body(body, needed).1[body_fixed..].to_vec());
+        let cond_ins: Vec<bool> = vec![true; cond_fixed].into_iter().chain(carries.iter().copied()).collect();
+        let (kept, body_ins) = self.prune_body(body, &carries);
+        let mut body_ins = body_ins.to_vec();
+        body_ins[body_fixed..].copy_from_slice(&carries);
+        let fixed = body_ins[..body_fixed].iter().filter(|f| **f).count();
+        let mut ins = vec![true; cond_fixed];
+        ins.extend_from_slice(&body_ins);
+        debug_assert_eq!(ins.len(), cond_fixed + body_fixed + wanted.len());
+        let new = Control::While {
+            cond: Arc::new(without_inputs(cond, &cond_ins)),
+            body: pruned_inputs(kept, &body_ins),
+            cond_fixed,
+            body_fixed: fixed,
+        };
+        with_control(e, new, select(&e.inputs, &ins), &carries)
+    }
+}
+
+/// Returns the equation with another operation and other inputs, and only the wanted results.
+fn with_control(e: &Equation, control: Control, inputs: Vec<Input>, wanted: &[bool]) -> Equation {
+    Equation {
+        op: Op::Control(control),
+        inputs,
+        outputs: select(&e.outputs, wanted),
+        location: e.location,
+        phase: e.phase,
+        scope: e.scope.clone(),
+        name: e.name.clone(),
     }
 }
 

@@ -35,6 +35,7 @@
 
 mod builder;
 mod call_site;
+mod compute;
 mod control;
 #[doc(hidden)]
 pub mod dce;

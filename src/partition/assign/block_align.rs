@@ -105,8 +105,8 @@ pub(crate) fn align_blocks(d: &mut Draft) {
 fn can_shift(d: &Draft, v: Slot, k: usize) -> bool {
     let Some(nest) = d.steps[k].step.loop_nest() else { return false };
     nest.compute.elementwise().is_some()
-        && !d.steps[k].constrained
-        && !d.steps[k].per_device
+        && !d.steps[k].info.constrained
+        && !d.steps[k].info.per_device
         && !d.is_copy(nest)
         && d.slots[v].layout.partial.is_none()
         && d.steps[k].step.inputs().iter().all(|s| d.slots[*s].layout.partial.is_none())

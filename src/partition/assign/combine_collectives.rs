@@ -8,7 +8,7 @@
 use crate::core::sharding::sub_axes::{SubAxes, subtract};
 use crate::core::util::small_sort;
 use crate::partition::draft::{Draft, DraftStep};
-use crate::partition::program::{Slot, Step, StepOrigin};
+use crate::partition::program::{Slot, StepOrigin};
 use crate::partition::tree_reduce;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -70,12 +70,10 @@ fn sort_by_location(d: &Draft, members: &mut [Vec<usize>]) {
         item.step.outputs().into_iter().for_each(|s| maker[s] = Some(k));
     }
     let why = |w: &StepOrigin| (w.location, w.op.clone(), w.phase, w.scope.clone());
-    let key = |k: &usize| match d.steps[*k].step {
-        Step::Reduce { src, combine, .. } => {
-            let made = maker[src].map(|m| why(&d.steps[m].origin));
-            Some((why(&d.steps[*k].origin), combine as u8, d.slots[src].shape.to_vec(), made))
-        }
-        _ => None,
+    let key = |k: &usize| {
+        let (src, _, combine) = d.steps[*k].step.reduction()?;
+        let made = maker[src].map(|m| why(&d.steps[m].origin));
+        Some((why(&d.steps[*k].origin), combine as u8, d.slots[src].shape.to_vec(), made))
     };
     for group in members.iter_mut().filter(|group| group.len() > 1) {
         small_sort::sort_by(group, |a, b| key(a).cmp(&key(b)));
@@ -92,7 +90,7 @@ fn exchange_groups(d: &Draft) -> Option<Vec<usize>> {
     let mut alike: BTreeMap<(SubAxes, usize, usize), Vec<usize>> = BTreeMap::new();
     for (k, item) in d.steps.iter().enumerate() {
         let mut far = item.step.inputs().into_iter().map(|s| depth[s]).max().unwrap_or(0);
-        if let Step::Reduce { src, out, .. } = item.step
+        if let Some((src, out, _)) = item.step.reduction()
             && tree_reduce::tree_reduction(&d.slots[src], &d.slots[out].layout).is_some()
         {
             let gone = subtract(&partials(src), &partials(out)).unwrap_or_default();

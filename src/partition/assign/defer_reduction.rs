@@ -7,7 +7,7 @@
 use super::loops::Candidate;
 use super::scatter;
 use crate::core::sharding::sub_axes::in_device_order;
-use crate::ir::program::loop_nest::{Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
+use crate::ir::program::loop_nest::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Slot;
@@ -48,8 +48,8 @@ pub(super) fn find_deferred(
         let (s, own) = (&open.nest, &d.slots[open.out].layout);
         if own.partial.is_some()
             || !open.inherited_partial.is_empty()
-            || open.step.constrained
-            || open.step.user_collective.is_some()
+            || open.step.info.constrained
+            || open.step.info.user_collective.is_some()
         {
             continue;
         }
@@ -71,7 +71,7 @@ pub(super) fn find_deferred(
                 could[k] = Some(at.clone());
                 made[k] = Some(DeferredReduction { layout: at, stays_partial: false });
             }
-        } else if matches!(s.compute, Compute::Reduce { .. } | Compute::Contract { .. })
+        } else if s.compute.reduces()
             && s.partial_reducer() == Reducer::Add
             && open.fixed_loops.is_none()
             && scatter::scatter_base_layout(s, own, &loops[k]).is_none()

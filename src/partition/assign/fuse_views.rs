@@ -2,12 +2,12 @@
 //! The result of such an operation is stored only if some consumer cannot read through it.
 
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, AccessPiece, Compute, LoopNest, Source};
+use crate::ir::program::loop_nest::{Access, AccessPiece, LoopNest, Source};
 use crate::partition::access::compose_access;
 use crate::partition::collective::CollectiveKind;
 use crate::partition::draft::{Draft, DraftStep, FusedView};
 use crate::partition::layout::Layout;
-use crate::partition::program::{Slot, Step};
+use crate::partition::program::{LocalStep, Slot, Step};
 
 /// The maximum number of pieces of a composed access.
 /// A view that would exceed it is stored.
@@ -42,10 +42,10 @@ pub(crate) fn fuse_views(d: &mut Draft) -> Vec<Option<FusedView>> {
             Vec::new()
         };
         let loop_nest = loop_nest.clone();
-        items[k].fused_views = passed;
+        items[k].info.fused_views = passed;
         // reading a full value as one partial value and summing it gives the full value again
         let full = summed[out] && loop_nest.accesses.iter().flat_map(Access::sources).all(|s| is_full(d, s));
-        let in_place = !items[k].constrained || full && keeps_layout(d, &loop_nest, out);
+        let in_place = !items[k].info.constrained || full && keeps_layout(d, &loop_nest, out);
         if !fixed[out] && in_place && is_view(d, &loop_nest, out, full) {
             let inner = &loop_nest.accesses[0];
             let exchanges = exchanges_read(&items[k], &vias);
@@ -102,7 +102,7 @@ fn only_summed(d: &Draft) -> Vec<bool> {
             Step::Local { out, nest: loop_nest, .. } => {
                 let source = loop_nest.copied_operand().filter(|_| loop_nest.accesses.len() == 1);
                 let moved = source.and_then(|s| copy_permutation(loop_nest, &d.slots[s].shape));
-                moved.is_some() && item.user_collective.is_none() && (is_full(d, *out) || summed[*out])
+                moved.is_some() && item.info.user_collective.is_none() && (is_full(d, *out) || summed[*out])
             }
             _ => false,
         };
@@ -115,7 +115,7 @@ fn only_summed(d: &Draft) -> Vec<bool> {
 
 /// Returns the exchanges that the user called and that a step implements or reads through.
 fn exchanges_read(item: &DraftStep, vias: &[Option<FusedView>]) -> Vec<CollectiveKind> {
-    let through = item.fused_views.iter().filter_map(|(_, s)| vias[*s].as_ref()?.step.exchange());
+    let through = item.info.fused_views.iter().filter_map(|(_, s)| vias[*s].as_ref()?.step.exchange());
     item.exchange().into_iter().chain(through).collect()
 }
 
@@ -137,7 +137,7 @@ fn keeps_exchanges(reader: &DraftStep, slot: Slot, exchanges: &[CollectiveKind])
 
 /// Returns true if a step can read a slot through the access `inner` that defines it.
 fn can_read_through(d: &Draft, step: &Step, slot: Slot, inner: &Access, extents: &[usize]) -> bool {
-    let Step::Local { nest: loop_nest, .. } = step else { return false };
+    let Some(loop_nest) = step.loop_nest() else { return false };
     let most = if loop_nest.compute.needs_whole_blocks() { 1 } else { MAX_ACCESS_PIECES };
     loop_nest.accesses.iter().all(|r| {
         // an access with many pieces is not searched to its end
@@ -171,7 +171,7 @@ fn stacks_reduced_loop(s: &LoopNest, read: &Access) -> bool {
         let moves = |p: &AccessPiece| p.map.iter().any(|m| m.terms.iter().any(|t| t.0 == l));
         read.pieces.iter().any(part) && !read.pieces.iter().any(moves)
     };
-    matches!(s.compute, Compute::Reduce { .. }) && (0..s.extents.len()).any(stacked)
+    s.compute.reduces() && !s.compute.contracts() && (0..s.extents.len()).any(stacked)
 }
 
 /// Returns true if the pieces of an access cover all loops.
@@ -189,7 +189,7 @@ fn compose_views(d: &Draft, s: &mut LoopNest, vias: &[Option<FusedView>]) -> Vec
             if let Some(c) = compose_access(r, slot, &via.access, &via.extents, &|s| &d.slots[s].shape) {
                 *r = c;
                 passed.push((k, slot));
-                passed.extend(via.step.fused_views.iter().map(|(_, s)| (k, *s)));
+                passed.extend(via.step.info.fused_views.iter().map(|(_, s)| (k, *s)));
             }
         }
     }
@@ -223,15 +223,15 @@ pub(crate) fn absorb_permutations(d: &mut Draft) {
     let mut maker = vec![None; d.slots.len()];
     for (k, item) in d.steps.iter().enumerate() {
         item.step.inputs().into_iter().for_each(|s| readers[s] += 1);
-        if let Step::Local { out, .. } = item.step {
-            maker[out] = Some(k);
+        if let Some(l) = item.step.local() {
+            maker[l.out] = Some(k);
         }
     }
     d.outs.iter().for_each(|s| readers[*s] += 1);
     let mut gone = vec![false; d.steps.len()];
     for (k, gone) in gone.iter_mut().enumerate() {
-        let Step::Local { out, nest: loop_nest, .. } = &d.steps[k].step else { continue };
-        let (out, asked) = (*out, d.steps[k].user_collective.is_some());
+        let Some(LocalStep { out, nest: loop_nest, .. }) = d.steps[k].step.local() else { continue };
+        let asked = d.steps[k].info.user_collective.is_some();
         let Some(slot) = loop_nest.copied_operand().filter(|s| readers[*s] == 1 && !asked) else { continue };
         let Some(to) = copy_permutation(loop_nest, &d.slots[slot].shape) else { continue };
         let (from, layout) = (&d.slots[slot].layout, &d.slots[out].layout);
@@ -242,15 +242,15 @@ pub(crate) fn absorb_permutations(d: &mut Draft) {
             from.partial.is_none() && dims.all(|(l, to)| layout.dims[*to].sub_axes.starts_with(&l.sub_axes))
         };
         let absorbs = (is_reduction(&d.steps[m]) && further()) || keeps_rows(&d.steps[m], from, layout, &to);
-        if d.steps[k].constrained && !absorbs {
+        if d.steps[k].info.constrained && !absorbs {
             continue;
         }
         let copy = d.steps[k].clone();
         let (held, item) = (from != layout, &mut d.steps[m]);
-        item.requested |= copy.constrained || copy.requested;
-        item.for_consumer =
-            copy.for_consumer.or_else(|| held.then_some(copy.origin)).or(item.for_consumer.take());
-        item.hoisted_from = copy.hoisted_from.or(item.hoisted_from.take());
+        item.info.requested |= copy.info.constrained || copy.info.requested;
+        item.info.for_consumer =
+            copy.info.for_consumer.or_else(|| held.then_some(copy.origin)).or(item.info.for_consumer.take());
+        item.info.hoisted_from = copy.info.hoisted_from.or(item.info.hoisted_from.take());
         // the former layout does not matter, because no other step sees the source of the copy
         let Step::Local { out: made, nest: loop_nest, .. } = &mut d.steps[m].step else { continue };
         *made = out;
@@ -265,24 +265,20 @@ pub(crate) fn absorb_permutations(d: &mut Draft) {
 /// Returns true if a step can compute its result with permuted dimensions.
 fn can_permute(item: &DraftStep) -> bool {
     let permutes = item.step.loop_nest().is_some_and(|s| s.compute.can_permute_loops());
-    permutes && !item.constrained && item.user_collective.is_none()
+    permutes && !item.info.constrained && item.info.user_collective.is_none()
 }
 
 /// Returns true if a step is a reduction or a contraction.
 fn is_reduction(item: &DraftStep) -> bool {
-    item.step
-        .loop_nest()
-        .is_some_and(|s| matches!(s.compute, Compute::Reduce { .. } | Compute::Contract { .. }))
+    item.step.loop_nest().is_some_and(|s| s.compute.reduces())
 }
 
 /// Returns true if a step is a row kernel whose result is split along its rows, and the copy of it
 /// is not. Dimension `d` of the result is dimension `to[d]` of the copy.
 fn keeps_rows(item: &DraftStep, from: &Layout, copy: &Layout, to: &[usize]) -> bool {
-    let Some(Compute::RowKernel(call)) = item.step.loop_nest().map(|nest| &nest.compute) else {
-        return false;
-    };
-    call.row_loops.iter().any(|d| from.dims[*d].num_shards() > 1)
-        && call.row_loops.iter().all(|d| copy.dims[to[*d]].num_shards() == 1)
+    let rows = item.step.loop_nest().map_or(&[][..], |nest| nest.compute.row_loops());
+    rows.iter().any(|d| from.dims[*d].num_shards() > 1)
+        && rows.iter().all(|d| copy.dims[to[*d]].num_shards() == 1)
 }
 
 /// Returns the loop over each dimension of the source, if a copy only permutes dimensions.

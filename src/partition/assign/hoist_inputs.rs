@@ -8,7 +8,7 @@ use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::factorize::factorize;
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{LocalStep, Slot, StepOrigin, StoredValue};
 
 /// The maximum number of bytes that a device holds of one value hoisted out of a loop.
 pub(super) const MAX_HOISTED_BYTES: usize = 1 << 30;
@@ -50,7 +50,7 @@ fn wanted_layout(d: &Draft, slot: Slot) -> Option<(Layout, AdoptedInput)> {
     let mut dims: Option<Vec<SubAxes>> = None;
     let (mut why, mut asked) = (None, true);
     for item in &d.steps {
-        let Step::Local { nest: loop_nest, layout, .. } = &item.step else {
+        let Some(LocalStep { nest: loop_nest, layout, .. }) = item.step.local() else {
             // a step that is not local reads the input in its current layout
             if item.step.inputs().contains(&slot) {
                 return None;
@@ -69,7 +69,7 @@ fn wanted_layout(d: &Draft, slot: Slot) -> Option<(Layout, AdoptedInput)> {
                 needed[f.dim].extend(f.wanted);
             }
             why.get_or_insert_with(|| item.origin.clone());
-            asked &= item.constrained || item.requested;
+            asked &= item.info.constrained || item.info.requested;
             dims = Some(match dims {
                 None => needed,
                 // if consumers need different splits of a dimension, the dimension is left unsplit
@@ -96,43 +96,17 @@ fn drop_copies(d: &mut Draft) {
     let mut renamed: Vec<(Slot, Slot)> = Vec::new();
     for mut item in std::mem::take(&mut d.steps) {
         for (from, to) in &renamed {
-            replace_input(&mut item.step, *from, *to);
+            item.step.replace_input(*from, *to);
         }
-        if let Step::Local { out, nest: loop_nest, .. } = &item.step
-            && d.is_copy(loop_nest)
-            && !d.outs.contains(out)
-            && let Some(src) = loop_nest.accesses[0].sources().first().copied()
-            && d.slots[src].layout == d.slots[*out].layout
+        if let Some(LocalStep { out, nest, .. }) = item.step.local()
+            && d.is_copy(nest)
+            && !d.outs.contains(&out)
+            && let Some(src) = nest.accesses[0].sources().first().copied()
+            && d.slots[src].layout == d.slots[out].layout
         {
-            renamed.push((*out, src));
+            renamed.push((out, src));
             continue;
         }
         d.steps.push(item);
-    }
-}
-
-/// Replaces the input `from` of a step by `to`.
-fn replace_input(step: &mut Step, from: Slot, to: Slot) {
-    let each = |list: &mut Vec<Slot>| list.iter_mut().filter(|s| **s == from).for_each(|s| *s = to);
-    match step {
-        Step::Local { nest: loop_nest, .. } => loop_nest.replace_source(from, to),
-        Step::Fetch { src, .. } | Step::Reduce { src, .. } => {
-            if *src == from {
-                *src = to;
-            }
-        }
-        Step::Loop { fixed, carry, xs, .. } => [fixed, carry, xs].map(each).into_iter().collect(),
-        Step::While { cond_fixed, body_fixed, carry, .. } => {
-            [cond_fixed, body_fixed, carry].map(each).into_iter().collect()
-        }
-        Step::Branch { selector: which, ins, .. } => {
-            if *which == from {
-                *which = to;
-            }
-            each(ins);
-        }
-        Step::Print { values, .. } => {
-            values.iter_mut().filter(|v| v.slot == from).for_each(|v| v.slot = to);
-        }
     }
 }

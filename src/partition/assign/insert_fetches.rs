@@ -15,7 +15,7 @@ use crate::partition::cost::cache::distinct_consumers;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep, FusedView, UserExchange};
-use crate::partition::program::{FetchRequest, Slot, Step, StepOrigin};
+use crate::partition::program::{FetchRequest, LocalStep, Slot, Step, StepOrigin};
 
 /// Disjoint parts of a value share a fetch up to this number of bytes per device.
 /// Below it, one more message costs more than the memory that it saves.
@@ -28,10 +28,10 @@ pub(crate) fn insert_fetches(d: &mut Draft, vias: &[Option<FusedView>]) {
     let nests = d.steps.iter().enumerate().filter_map(|(k, item)| Some((k, item.step.loop_nest()?)));
     let projections = Projections::new(nests);
     for (k, item) in d.steps.iter().enumerate() {
-        let Step::Local { nest: loop_nest, layout, .. } = &item.step else { continue };
-        for (read, r) in loop_nest.accesses.iter().enumerate() {
+        let Some(LocalStep { nest, layout, .. }) = item.step.local() else { continue };
+        for (read, r) in nest.accesses.iter().enumerate() {
             for src in r.sources() {
-                if d.needs_fetch(src, projections.consumer(k, (loop_nest, read), src, layout)) {
+                if d.needs_fetch(src, projections.consumer(k, (nest, read), src, layout)) {
                     needs[src].push(FetchRequest { consumer_step: k, access: read });
                 }
             }
@@ -39,7 +39,7 @@ pub(crate) fn insert_fetches(d: &mut Draft, vias: &[Option<FusedView>]) {
     }
     // collect the fetches first, because inserting one shifts the indices of later steps
     let mut before: Vec<Vec<(Slot, StepOrigin, Vec<FetchRequest>)>> = vec![Vec::new(); d.steps.len()];
-    let called = |item: &DraftStep| item.user_collective.is_some();
+    let called = |item: &DraftStep| item.info.user_collective.is_some();
     let any = d.steps.iter().any(called) || vias.iter().flatten().any(|via| called(&via.step));
     for (src, list) in needs.into_iter().enumerate() {
         let calls = by_checkpoint(d, list).into_iter().flat_map(|of_pass| match any {
@@ -104,7 +104,7 @@ fn by_call(
 ) -> Vec<(Option<CollectiveKind>, Vec<FetchRequest>)> {
     let key = |n: &FetchRequest| {
         let item = &d.steps[n.consumer_step];
-        let own = (&item.user_collective, item.step.local()?.out, &item.origin);
+        let own = (&item.info.user_collective, item.step.local()?.out, &item.origin);
         let called = UserExchange::find(own, item.views_of(n.access), vias, src)?;
         let out = (called.kind == CollectiveKind::Permute).then_some(called.out);
         Some((called.kind, called.axes, out))

@@ -129,7 +129,7 @@ pub(super) fn hoist_out(d: &mut Draft, found: Invariants) -> Vec<DraftStep> {
     for (out, read, layout) in found.reads {
         let maker = d.steps.iter().position(|i| i.step.local().is_some_and(|l| l.out == out));
         let Some(k) = maker else { continue };
-        let Step::Local { nest: loop_nest, .. } = &d.steps[k].step else { continue };
+        let Some(loop_nest) = d.steps[k].step.loop_nest() else { continue };
         if loop_nest.extents.len() != layout.len() || read >= loop_nest.accesses.len() {
             continue;
         }

@@ -319,7 +319,7 @@ impl<'a> Iteration<'a> {
         let mut key = vec![
             kind,
             i64::from(self.local_search),
-            i64::from(open.step.user_collective.is_some()),
+            i64::from(open.step.info.user_collective.is_some()),
             s.rank as i64,
         ];
         key.extend([
@@ -473,7 +473,7 @@ impl<'a> Iteration<'a> {
         };
         let mut pick = vec![0; options.len()];
         let mut best = way(&pick);
-        if open.step.user_collective.is_some() {
+        if open.step.info.user_collective.is_some() {
             return best.1;
         }
         if self.local_search {
@@ -525,7 +525,7 @@ impl<'a> Iteration<'a> {
         mut best: (CostEstimate, Vec<DimLayout>),
         price: &dyn Fn(&[DimLayout]) -> CostEstimate,
     ) -> Vec<DimLayout> {
-        if !matches!(s.compute, Compute::Reduce { .. } | Compute::Contract { .. }) {
+        if !s.compute.reduces() {
             return best.1;
         }
         let read = s.accesses.iter().flat_map(Access::sources).flat_map(|src| &self.d.slots[src].layout.dims);

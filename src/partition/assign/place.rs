@@ -11,7 +11,7 @@ use super::{fuse_views, reduction, scatter};
 use crate::core::sharding::sub_axes::{SubAxes, in_device_order, num_shards, subtract};
 use crate::core::types::Scalar;
 use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source, StridedRange,
+    Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarArg, ScalarCode, Source, StridedRange,
 };
 use crate::partition::cost::cache::CostCache;
 use crate::partition::draft::{self, Draft, DraftStep};
@@ -157,7 +157,7 @@ impl Placer {
         let stored = StoredValue { layout: Layout { partial: None, ..own }, ..self.d.slots[out].clone() };
         let (dtype, shape) = (stored.dtype, stored.shape.clone());
         let mid = self.add_slot(stored);
-        let then = DraftStep { fused_views: Vec::new(), ..item.clone() };
+        let then = item.without_views();
         self.add_candidate(item, mid, s);
         self.add_candidate(then, out, draft::copy_nest(mid, dtype, &shape));
     }
@@ -185,7 +185,7 @@ impl Placer {
         if divided {
             return self.emit_partial_scatter(item, out, loop_nest, made, loops);
         }
-        let then = DraftStep { fused_views: Vec::new(), ..item.clone() };
+        let then = item.without_views();
         item.step = Step::Local { out: made, nest: loop_nest, layout: loops };
         self.d.steps.push(item);
         let steps = match at.partial {
@@ -200,7 +200,7 @@ impl Placer {
     fn emit_deferred(&mut self, open: FreeStep, loops: Vec<DimLayout>, sum: DeferredReduction) {
         let FreeStep { step: mut item, out, nest: mut loop_nest, .. } = open;
         let made = self.add_slot(StoredValue { layout: sum.layout.clone(), ..self.d.slots[out].clone() });
-        let then = DraftStep { fused_views: Vec::new(), ..item.clone() };
+        let then = item.without_views();
         let elementwise = loop_nest.compute.elementwise().is_some();
         if elementwise {
             for part in loop_nest.accesses.iter_mut().flat_map(|r| &mut r.pieces) {
@@ -240,7 +240,7 @@ impl Placer {
         let empty = Access { dtype: s.dtype, pieces: Vec::new(), fill: neutral };
         let mut was = std::mem::replace(&mut s.accesses[0], empty);
         let (shape, dtype) = (s.extents[..s.rank].to_vec(), s.dtype);
-        let then = DraftStep { fused_views: Vec::new(), ..item.clone() };
+        let then = item.without_views();
         item.step = Step::Local { out: made, nest: s, layout: loops };
         self.d.steps.push(item);
         if nothing {
@@ -264,9 +264,7 @@ impl Placer {
             dtype,
             &[ScalarArg::Access(0), ScalarArg::Access(1)],
         );
-        let rank = shape.len();
-        let loop_nest =
-            LoopNest { extents: shape, rank, dtype, accesses: vec![was, read], compute: Compute::Map(code) };
+        let loop_nest = LoopNest::map(shape, dtype, vec![was, read], code);
         let layout = self.d.slots[out].layout.dims.clone();
         self.d.steps.push(DraftStep { step: Step::Local { out, nest: loop_nest, layout }, ..then });
     }

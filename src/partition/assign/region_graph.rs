@@ -6,11 +6,11 @@
 use super::block_align::distances_to_end;
 use crate::core::sharding::sub_axes::full_axes;
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Source, StridedRange};
+use crate::ir::program::loop_nest::{Access, LoopNest, Source, StridedRange};
 use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::layout::DimLayout;
-use crate::partition::program::{Slot, Step};
+use crate::partition::program::{LocalStep, Slot};
 use std::collections::BTreeMap;
 
 /// The maximum number of values in a region.
@@ -60,7 +60,7 @@ impl RegionGraph {
             }
             for s in item.step.outputs() {
                 g.producer[s] = Some(k);
-                g.movable[s] &= priced && !item.constrained && item.user_collective.is_none();
+                g.movable[s] &= priced && !item.info.constrained && item.info.user_collective.is_none();
             }
         }
         (0..n).filter(|s| g.producer[*s].is_none()).for_each(|s| g.movable[s] = false);
@@ -76,23 +76,20 @@ impl RegionGraph {
         // the union-find parents of values
         let mut root: Vec<usize> = (0..n).collect();
         for item in &d.steps {
-            let Step::Local { out, nest: loop_nest, .. } = &item.step else { continue };
-            let links = match loop_nest.compute {
-                Compute::Contract { .. } => false,
-                Compute::Reduce { .. } => folds,
-                _ => true,
-            };
-            if !self.movable[*out] || !links {
+            let Some(LocalStep { out, nest: loop_nest, .. }) = item.step.local() else { continue };
+            let reduces = loop_nest.compute.reduces();
+            let links = !reduces || folds && !loop_nest.compute.contracts();
+            if !self.movable[out] || !links {
                 continue;
             }
             let mut by_loop: Vec<Option<(Slot, usize)>> =
-                (0..loop_nest.extents.len()).map(|l| (l < loop_nest.rank).then_some((*out, l))).collect();
+                (0..loop_nest.extents.len()).map(|l| (l < loop_nest.rank).then_some((out, l))).collect();
             for read in &loop_nest.accesses {
                 let Some((src, along)) = identity_loops(d, loop_nest, read) else { continue };
                 if !self.movable[src] || !along.iter().flatten().any(|l| *l < loop_nest.rank) {
                     continue;
                 }
-                union(&mut root, src, *out);
+                union(&mut root, src, out);
                 for (dim, l) in along.into_iter().enumerate() {
                     let Some(l) = l else { continue };
                     match by_loop[l] {
@@ -119,12 +116,11 @@ impl RegionGraph {
 /// Returns true if the layout of a step's loops is chosen by cost.
 /// This must hold for any placement of its operands.
 fn is_cost_driven(d: &Draft, item: &DraftStep) -> bool {
-    let Step::Local { out, nest: loop_nest, .. } = &item.step else { return false };
+    let Some(LocalStep { out, nest, .. }) = item.step.local() else { return false };
     let is_full = |s: &Slot| d.slots[*s].layout.partial.is_none();
-    matches!(
-        loop_nest.compute,
-        Compute::Map(_) | Compute::Reduce { .. } | Compute::Contract { .. } | Compute::RowKernel(_)
-    ) && is_full(out)
+    let compute = &nest.compute;
+    (compute.elementwise().is_some() || compute.reduces() || compute.row_kernel().is_some())
+        && is_full(&out)
         && item.step.inputs().iter().all(is_full)
 }
 
@@ -132,7 +128,7 @@ fn is_cost_driven(d: &Draft, item: &DraftStep) -> bool {
 ///
 /// The cost of such a step is a sum over the values that it reads.
 pub(super) fn follows_result(nest: &LoopNest) -> bool {
-    matches!(nest.compute, Compute::Map(_)) && nest.accesses.len() < 2
+    nest.compute.elementwise().is_some() && nest.accesses.len() < 2
 }
 
 /// Returns the value that an access reads, and the loop of each of its dimensions.

@@ -19,13 +19,13 @@ use super::region_graph::{PlacementRegion, RegionGraph, follows_result};
 use crate::core::mesh::AxisType;
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, from_axes, num_shards, overlap};
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Compute, Source};
+use crate::ir::program::loop_nest::Source;
 use crate::partition::cost::cache::{
     CostCache, KeyMap, write_layouts, write_piece, write_sizes, write_sub_axes,
 };
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::layout::DimLayout;
-use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{LocalStep, Slot, Step, StepOrigin, StoredValue};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The maximum number of outside consumers of a value in the cost of a region.
@@ -158,7 +158,7 @@ impl PlacementRegion {
             priced.extend(d.steps[*k].step.inputs());
         }
         for (k, own) in steps {
-            let Step::Local { out, nest: loop_nest, layout } = &d.steps[k].step else { continue };
+            let Some(LocalStep { out, nest: loop_nest, layout }) = d.steps[k].step.local() else { continue };
             let mut here = |slot: Slot| {
                 *local.entry(slot).or_insert_with(|| {
                     draft.slots.push(d.slots[slot].clone());
@@ -177,9 +177,10 @@ impl PlacementRegion {
                     *slot = here(*slot);
                 }
             }
-            let step = Step::Local { out: here(*out), nest: loop_nest, layout: layout.clone() };
-            let item = DraftStep::new(step, StepOrigin::default());
-            draft.steps.push(DraftStep { user_collective: d.steps[k].user_collective.clone(), ..item });
+            let step = Step::Local { out: here(out), nest: loop_nest, layout: layout.to_vec() };
+            let mut item = DraftStep::new(step, StepOrigin::default());
+            item.info.user_collective.clone_from(&d.steps[k].info.user_collective);
+            draft.steps.push(item);
             due.push(own);
         }
         let members = self.members.iter().map(|v| local[v]).collect();
@@ -360,10 +361,8 @@ impl RegionDraft {
     }
     /// Returns the layout of a member at the step that computes it, where rows are unsplit.
     fn layout_when_made(&self, member: Slot, dims: &[DimLayout]) -> Vec<DimLayout> {
-        let row_loops = self.draft.steps.iter().find_map(|i| match &i.step {
-            Step::Local { out, nest: loop_nest, .. } if *out == member => Some(loop_nest.compute.row_loops()),
-            _ => None,
-        });
+        let mut local = self.draft.steps.iter().filter_map(|i| i.step.local());
+        let row_loops = local.find(|l| l.out == member).map(|l| l.nest.compute.row_loops());
         let unsharded = |k: usize, l: &DimLayout| match row_loops.is_some_and(|along| along.contains(&k)) {
             true => DimLayout { sub_axes: SubAxes::new(), ..l.clone() },
             false => l.clone(),
@@ -406,19 +405,19 @@ impl RegionDraft {
             write_sub_axes(&mut key, partial.map_or(&[], |p| &p.1[..]));
         }
         for (item, due) in self.draft.steps.iter().zip(&self.movable) {
-            let Step::Local { out, nest: s, layout } = &item.step else { continue };
-            let body = match s.compute {
-                Compute::Map(_) => 0,
-                Compute::Reduce { .. } => 1,
-                _ => 2,
+            let Some(LocalStep { out, nest: s, layout }) = item.step.local() else { continue };
+            let body = match (s.compute.elementwise(), s.compute.reduces() && !s.compute.contracts()) {
+                (Some(_), _) => 0,
+                (None, true) => 1,
+                (None, false) => 2,
             };
             write_sizes(&mut key, s.compute.row_loops());
             key.extend([
-                *out as i64,
+                out as i64,
                 body,
                 s.rank as i64,
                 s.dtype.size() as i64,
-                i64::from(item.user_collective.is_some()),
+                i64::from(item.info.user_collective.is_some()),
                 i64::from(*due),
             ]);
             write_sizes(&mut key, &s.extents);

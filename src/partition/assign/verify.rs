@@ -6,6 +6,7 @@ use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, Source};
 use crate::partition::access::piece_sets;
 use crate::partition::boxes::full;
 use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::nested::{InputBinding, NestedProgram, ResultBinding};
 use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step, StoredValue};
 use crate::partition::progression::{IndexSet, hull};
 use crate::partition::strided_box::{missing_volume, strided, union_volume};
@@ -21,9 +22,7 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
     }
     let mut made = vec![false; p.slots.len()];
     p.ins.iter().for_each(|s| made[*s] = true);
-    // the accesses for which each value was fetched
-    let mut fetched: Vec<Vec<FetchRequest>> = vec![Vec::new(); p.slots.len()];
-    let mut served: HashSet<(Slot, usize, usize)> = HashSet::new();
+    let mut served = ServedAccesses { by_slot: vec![Vec::new(); p.slots.len()], all: HashSet::new() };
     for (k, step) in p.steps.iter().enumerate() {
         let at = |e: String| format!("step {k} ({}): {e}", p.origins[k].op);
         if let Some(s) = step.inputs().into_iter().find(|s| !made[*s]) {
@@ -34,83 +33,119 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
                 return Err(at(format!("slot {s} is made twice")));
             }
         }
-        match step {
-            Step::Fetch { src, requests: needs } => {
-                for n in needs {
-                    let sentence = p.steps.get(n.consumer_step).and_then(Step::loop_nest);
-                    let read = sentence.and_then(|s| s.accesses.get(n.access));
-                    let from = |p: &AccessPiece| p.source == Source::Value(*src);
-                    let reads = read.is_some_and(|r| r.pieces.iter().any(from));
-                    if n.consumer_step <= k || !reads {
-                        return Err(at(format!("step {} does not read slot {src}", n.consumer_step)));
-                    }
-                }
-                fetched[*src].extend(needs.iter().cloned());
-                served.extend(needs.iter().map(|n| (*src, n.consumer_step, n.access)));
-            }
-            Step::Local { out, nest: sentence, layout } => {
-                check_local(p, *out, sentence, layout).map_err(at)?;
-                check_held(p, k, sentence, &fetched, &served).map_err(at)?;
-            }
-            Step::Reduce { src, out, .. } => {
-                let (from, to) = (partial_axes(&p.slots[*src]), partial_axes(&p.slots[*out]));
-                if from.is_empty() || subtract(&from, &to).is_none_or(|gone| gone.is_empty()) {
-                    return Err(at(format!(
-                        "a value partial over {from:?} does not become partial over {to:?}"
-                    )));
-                }
-            }
-            Step::Loop { body, fixed, carry, xs, out, ys, length, .. } => {
-                let n = 1 + fixed.len() + carry.len() + xs.len();
-                if body.ins.len() != n || body.outs.len() != out.len() + ys.len() || out.len() != carry.len()
-                {
-                    return Err(at("the body has other inputs or results".into()));
-                }
-                let plain: Vec<Slot> = fixed.iter().chain(carry).copied().collect();
-                check_same(p, &plain, body, &body.ins[1..1 + plain.len()]).map_err(at)?;
-                check_same(p, out, body, &body.outs[..out.len()]).map_err(at)?;
-                check_same(p, carry, body, &body.outs[..out.len()]).map_err(at)?;
-                let slices =
-                    xs.iter().zip(&body.ins[1 + plain.len()..]).chain(ys.iter().zip(&body.outs[out.len()..]));
-                for (stack, slice) in slices {
-                    let (w, s) = (&p.slots[*stack], &body.slots[*slice]);
-                    let (first, rest) = (w.layout.dims.first(), w.layout.dims.get(1..));
-                    if w.shape.first() != Some(length)
-                        || w.shape[1..] != s.shape[..]
-                        || first.is_none_or(|l| !l.sub_axes.is_empty())
-                        || rest != Some(&s.layout.dims[..])
-                    {
-                        return Err(at(format!("slot {stack} is not a stack of what the body has")));
-                    }
-                }
-            }
-            Step::While { cond, body, cond_fixed, body_fixed, carry, out } => {
-                let test = cond.outs.first().map(|s| &cond.slots[*s]);
-                let split = |s: &StoredValue| {
-                    let each = s.shape.iter().zip(&s.layout.dims);
-                    s.layout.partial.is_none() && each.clone().all(|(n, d)| d.num_shards() == *n)
-                };
-                if !test.is_some_and(|s| s.dtype == DType::Bool && split(s)) {
-                    return Err(at("the condition is not a bool of each device".into()));
-                }
-                let all = |fixed: &[Slot]| [fixed, carry].concat();
-                check_same(p, &all(cond_fixed), cond, &cond.ins).map_err(at)?;
-                check_same(p, &all(body_fixed), body, &body.ins).map_err(at)?;
-                check_same(p, carry, body, &body.outs).map_err(at)?;
-                check_same(p, out, body, &body.outs).map_err(at)?;
-            }
-            Step::Branch { branches, ins, out, .. } => {
-                for b in branches {
-                    check_same(p, ins, b, &b.ins).map_err(at)?;
-                    check_same(p, out, b, &b.outs).map_err(at)?;
-                }
-            }
-            Step::Print { .. } => {}
-        }
+        check_step(p, k, step, &mut served).map_err(at)?;
     }
     match p.outs.iter().find(|s| !made[**s]) {
         Some(s) => Err(format!("the result, slot {s}, is not made")),
         None => Ok(()),
+    }
+}
+
+/// The accesses for which values have been fetched.
+struct ServedAccesses {
+    /// The accesses of each value.
+    by_slot: Vec<Vec<FetchRequest>>,
+    /// The accesses as (value, step, index of the access).
+    all: HashSet<(Slot, usize, usize)>,
+}
+
+/// Checks one step.
+fn check_step(p: &SpmdProgram, k: usize, step: &Step, served: &mut ServedAccesses) -> Result<(), String> {
+    if let Some((src, requests)) = step.fetches() {
+        check_fetch(p, k, src, requests)?;
+        served.by_slot[src].extend(requests.iter().cloned());
+        served.all.extend(requests.iter().map(|n| (src, n.consumer_step, n.access)));
+    } else if let Some(local) = step.local() {
+        check_local(p, local.out, local.nest, local.layout)?;
+        check_held(p, k, local.nest, served)?;
+    } else if let Some((src, out, _)) = step.reduction() {
+        let (from, to) = (partial_axes(&p.slots[src]), partial_axes(&p.slots[out]));
+        if from.is_empty() || subtract(&from, &to).is_none_or(|gone| gone.is_empty()) {
+            return Err(format!("a value partial over {from:?} does not become partial over {to:?}"));
+        }
+    }
+    step.nested_programs().iter().try_for_each(|nested| check_nested(p, nested, step.trip_count()))
+}
+
+/// Checks that the accesses which a fetch serves are in later steps and read the fetched value.
+fn check_fetch(p: &SpmdProgram, k: usize, src: Slot, requests: &[FetchRequest]) -> Result<(), String> {
+    for n in requests {
+        let nest = p.steps.get(n.consumer_step).and_then(Step::loop_nest);
+        let read = nest.and_then(|s| s.accesses.get(n.access));
+        let from = |p: &AccessPiece| p.source == Source::Value(src);
+        let reads = read.is_some_and(|r| r.pieces.iter().any(from));
+        if n.consumer_step <= k || !reads {
+            return Err(format!("step {} does not read slot {src}", n.consumer_step));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the inputs and results of a nested program have the types and layouts of the values
+/// that they stand for. A loop with a known trip count slices and stacks along its iterations.
+fn check_nested(p: &SpmdProgram, nested: &NestedProgram<'_>, trips: Option<usize>) -> Result<(), String> {
+    let body = nested.program;
+    if body.ins.len() != nested.inputs.len() || body.outs.len() != nested.results.len() {
+        return Err("a nested program has other inputs or results".into());
+    }
+    let carries: Vec<Slot> = (nested.inputs.iter())
+        .filter_map(|input| if let InputBinding::Carry(slot) = input { Some(*slot) } else { None })
+        .collect();
+    for (input, inner) in nested.inputs.iter().zip(&body.ins) {
+        match input {
+            InputBinding::Iteration => {}
+            InputBinding::Fixed(slot) | InputBinding::Carry(slot) => check_same(p, *slot, body, *inner)?,
+            InputBinding::Slice(slot) => check_stack(p, *slot, body, *inner, trips)?,
+        }
+    }
+    let mut last_carries = 0;
+    for (result, inner) in nested.results.iter().zip(&body.outs) {
+        match result {
+            ResultBinding::Condition => return check_condition(&body.slots[*inner]),
+            ResultBinding::Value(slot) => check_same(p, *slot, body, *inner)?,
+            ResultBinding::Carry(slot) => {
+                check_same(p, *slot, body, *inner)?;
+                if let Some(first) = carries.get(last_carries) {
+                    check_same(p, *first, body, *inner)?;
+                }
+                last_carries += 1;
+            }
+            ResultBinding::Stack(slot) => check_stack(p, *slot, body, *inner, trips)?,
+        }
+    }
+    match last_carries == carries.len() {
+        true => Ok(()),
+        false => Err(format!("{last_carries} final carries for {}", carries.len())),
+    }
+}
+
+/// Checks that the condition of a loop is a bool, of which each device has one element.
+fn check_condition(test: &StoredValue) -> Result<(), String> {
+    let mut dims = test.shape.iter().zip(&test.layout.dims);
+    let split = test.layout.partial.is_none() && dims.all(|(n, d)| d.num_shards() == *n);
+    match test.dtype == DType::Bool && split {
+        true => Ok(()),
+        false => Err("the condition is not a bool of each device".into()),
+    }
+}
+
+/// Checks that `outer` stacks values like `inner` along a leading dimension that is not split.
+fn check_stack(
+    p: &SpmdProgram,
+    outer: Slot,
+    body: &SpmdProgram,
+    inner: Slot,
+    trips: Option<usize>,
+) -> Result<(), String> {
+    let (stack, slice) = (&p.slots[outer], &body.slots[inner]);
+    let whole = stack.layout.dims.first().is_some_and(|l| l.sub_axes.is_empty());
+    match whole
+        && stack.shape.first().copied() == trips
+        && stack.shape[1..] == slice.shape[..]
+        && stack.layout.dims[1..] == slice.layout.dims[..]
+    {
+        true => Ok(()),
+        false => Err(format!("slot {outer} is not a stack of what the body has")),
     }
 }
 
@@ -136,13 +171,10 @@ fn check_layout(l: &Layout, shape: &[usize]) -> Result<(), String> {
 }
 
 /// Checks that values of two programs have equal types and layouts.
-fn check_same(p: &SpmdProgram, outer: &[Slot], body: &SpmdProgram, inner: &[Slot]) -> Result<(), String> {
-    if outer.len() != inner.len() {
-        return Err(format!("{} values for {}", outer.len(), inner.len()));
-    }
-    match outer.iter().zip(inner).find(|(a, b)| p.slots[**a] != body.slots[**b]) {
-        Some((a, b)) => Err(format!("slot {a} is {:?}, inside {:?}", p.slots[*a], body.slots[*b])),
-        None => Ok(()),
+fn check_same(p: &SpmdProgram, outer: Slot, body: &SpmdProgram, inner: Slot) -> Result<(), String> {
+    match p.slots[outer] == body.slots[inner] {
+        true => Ok(()),
+        false => Err(format!("slot {outer} is {:?}, inside {:?}", p.slots[outer], body.slots[inner])),
     }
 }
 
@@ -216,18 +248,11 @@ fn sampled_devices(n: usize) -> Vec<usize> {
 }
 
 /// Checks on sampled devices that everything a local step reads is held or was fetched.
-/// `served` has the accesses for which a value was fetched.
-fn check_held(
-    p: &SpmdProgram,
-    k: usize,
-    s: &LoopNest,
-    fetched: &[Vec<FetchRequest>],
-    served: &HashSet<(Slot, usize, usize)>,
-) -> Result<(), String> {
+fn check_held(p: &SpmdProgram, k: usize, s: &LoopNest, served: &ServedAccesses) -> Result<(), String> {
     for (access, src) in
         s.accesses.iter().enumerate().flat_map(|(a, r)| r.sources().into_iter().map(move |s| (a, s)))
     {
-        if served.contains(&(src, k, access)) {
+        if served.all.contains(&(src, k, access)) {
             continue;
         }
         let stored = &p.slots[src];
@@ -242,7 +267,7 @@ fn check_held(
             if !exact || missing_volume(&needed, &held).elements == 0 {
                 continue;
             }
-            let mut have = p.requested_boxes(src, &fetched[src], device).0;
+            let mut have = p.requested_boxes(src, &served.by_slot[src], device).0;
             have.extend(strided(&held));
             let before = union_volume(&have);
             have.extend(needed);

@@ -39,30 +39,7 @@ pub(crate) fn factorize(
     }
     let held: Vec<&SubAxes> = stored.layout.dims.iter().map(|l| &l.sub_axes).collect();
     if !s.compute.has_affine_accesses() {
-        let sizes = common_refinement(&stored.shape, &s.extents)?;
-        let a = distribute_sub_axes(&stored.shape, &held, &sizes)?;
-        let b = distribute_sub_axes(
-            &s.extents,
-            &r.layout.iter().map(|l| &l.sub_axes).collect::<Vec<_>>(),
-            &sizes,
-        )?;
-        let mut dims = Vec::new();
-        for (d, n) in stored.shape.iter().enumerate() {
-            let (mut left, mut k) = (*n, dims.len());
-            if left == 1 && sizes.get(k) == Some(&1) {
-                dims.push(d);
-            }
-            while left > 1 {
-                left /= sizes[k];
-                dims.push(d);
-                k += 1;
-            }
-        }
-        let each = sizes.iter().zip(a).zip(b).zip(dims);
-        return Some(
-            each.map(|(((n, held), wanted), dim)| IndexFactor { size: *n as i64, dim, held, wanted })
-                .collect(),
-        );
+        return factorize_reshape(stored, r);
     }
     let [part] = &s.accesses[r.access].pieces[..] else { return None };
     if part.source != Source::Value(slot)
@@ -105,6 +82,30 @@ pub(crate) fn factorize(
         }
     }
     Some(factors)
+}
+
+/// Returns the factors of a consumer that reads a value in row-major order.
+fn factorize_reshape(stored: &StoredValue, r: &Consumer) -> Option<Vec<IndexFactor>> {
+    let s = r.nest;
+    let held: Vec<&SubAxes> = stored.layout.dims.iter().map(|l| &l.sub_axes).collect();
+    let sizes = common_refinement(&stored.shape, &s.extents)?;
+    let a = distribute_sub_axes(&stored.shape, &held, &sizes)?;
+    let b =
+        distribute_sub_axes(&s.extents, &r.layout.iter().map(|l| &l.sub_axes).collect::<Vec<_>>(), &sizes)?;
+    let mut dims = Vec::new();
+    for (d, n) in stored.shape.iter().enumerate() {
+        let (mut left, mut k) = (*n, dims.len());
+        if left == 1 && sizes.get(k) == Some(&1) {
+            dims.push(d);
+        }
+        while left > 1 {
+            left /= sizes[k];
+            dims.push(d);
+            k += 1;
+        }
+    }
+    let each = sizes.iter().zip(a).zip(b).zip(dims);
+    Some(each.map(|(((n, held), wanted), dim)| IndexFactor { size: *n as i64, dim, held, wanted }).collect())
 }
 
 /// Distributes the sub-axes of each dimension over its factors, major first.

@@ -6,7 +6,7 @@
 use crate::core::diagnostic::{Error, Result};
 use crate::core::mesh::Axis;
 use crate::core::types::{DType, Scalar, Shape};
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, ScalarArg, ScalarCode, ScalarOp};
+use crate::ir::program::loop_nest::{Access, LoopNest, ScalarArg, ScalarCode, ScalarOp};
 use crate::ir::program::{Equation, Program};
 use crate::partition::layout::Layout;
 use crate::partition::lower::control::NestedInput;
@@ -66,7 +66,7 @@ impl Lowering {
             results.into_iter().map(|r| self.draft.add_slot(r.dtype, r.shape, r.layout)).collect();
         let step = Step::Branch { selector: which, branches: list, ins: slots, out: out.clone() };
         if let Some(item) = self.push_step(step, why) {
-            item.nested_collectives = inside;
+            item.info.nested_collectives = inside;
         }
         Ok(out.into_iter().zip(hidden).map(|(s, h)| LoweredValue::Slot(s, h)).collect())
     }
@@ -128,13 +128,7 @@ impl Lowering {
             DType::Bool,
             &[ScalarArg::Access(0), ScalarArg::Const(Scalar::from(b))],
         );
-        let s = LoopNest {
-            extents: Vec::new(),
-            rank: 0,
-            dtype: DType::Bool,
-            accesses: reads,
-            compute: Compute::Map(code),
-        };
+        let s = LoopNest::map(Vec::new(), DType::Bool, reads, code);
         let hidden = which.hidden().to_vec();
         let s = self.with_hidden_dims(s, std::slice::from_ref(which), &hidden);
         let layout = match which {

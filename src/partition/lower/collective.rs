@@ -45,39 +45,46 @@ impl Lowering {
         v: Option<LoweredValue>,
         why: &StepOrigin,
     ) -> Result<LoweredValue> {
-        let dtype = info.ty.dtype;
-        if let ManualCollective::AxisIndex { axes } = c {
-            return Ok(self.axis_index(axes, info, why));
-        }
-        let Some(v) = v else { return Err(Error::internal(format!("{} has no operand", why.op))) };
+        let no_operand = || Error::internal(format!("{} has no operand", why.op));
         let (axes, kind) = match c {
+            ManualCollective::AxisIndex { axes } => return Ok(self.axis_index(axes, info, why)),
+            ManualCollective::Pcast { axes } => {
+                return Ok(self.cast(axes, v.ok_or_else(no_operand)?, info, why));
+            }
             ManualCollective::AllReduce { axes, .. } => (axes, CollectiveKind::AllReduce),
             ManualCollective::AllGather { axes, .. } => (axes, CollectiveKind::AllGather),
-            ManualCollective::ReduceScatter { axes, .. } | ManualCollective::KeepShard { axes, .. } => {
-                (axes, CollectiveKind::ReduceScatter)
-            }
+            ManualCollective::ReduceScatter { axes, .. } => (axes, CollectiveKind::ReduceScatter),
+            ManualCollective::KeepShard { axes, .. } => (axes, CollectiveKind::ReduceScatter),
             ManualCollective::AllToAll { axes, .. } => (axes, CollectiveKind::AllToAll),
             ManualCollective::Permute { axes, .. } => (axes, CollectiveKind::Permute),
-            ManualCollective::Pcast { axes } => return Ok(self.cast(axes, v, info, why)),
-            ManualCollective::AxisIndex { .. } => unreachable!("handled above"),
         };
-        let mut slot = self.as_slot(&v, why);
-        let own: Vec<Axis> = v.hidden().to_vec();
+        let v = v.ok_or_else(no_operand)?;
+        Ok(self.lower_exchange(info, c, (axes, kind), &v, why))
+    }
+
+    /// Lowers a collective in which devices read each other's values.
+    fn lower_exchange(
+        &mut self,
+        info: &VarInfo,
+        c: &ManualCollective,
+        (axes, kind): (&Axes, CollectiveKind),
+        v: &LoweredValue,
+        why: &StepOrigin,
+    ) -> LoweredValue {
+        let dtype = info.ty.dtype;
+        let mut slot = self.as_slot(v, why);
+        let own: &[Axis] = v.hidden();
         let from = self.draft.slots[slot].clone();
         let block: Shape = Shape::from(&from.shape[own.len()..]);
         // if the operand is unreduced over the axes, reading its sum is all that the collective
         // does
-        let partials = from.layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
-        let is_parted = axes.iter().any(|a| {
-            let sub_axes = self.manual.as_ref().map(|m| m.sub_axes(a)).unwrap_or_default();
-            sub_axes.iter().any(|x| partials.iter().any(|y| x.overlaps(*y)))
-        });
-        let stays = matches!(c, ManualCollective::AllReduce { .. } | ManualCollective::AllGather { .. });
-        let mut hidden: Vec<Axis> = own.iter().copied().filter(|a| !stays || !axes.contains(*a)).collect();
-        if !stays {
-            hidden.extend(axes.iter());
-        }
-        let hidden = self.in_order(hidden);
+        let is_parted = self.is_partial_over(&from.layout, axes);
+        let hidden = match c {
+            ManualCollective::AllReduce { .. } | ManualCollective::AllGather { .. } => {
+                self.in_order(own.iter().copied().filter(|a| !axes.contains(*a)))
+            }
+            _ => self.in_order(own.iter().copied().chain(axes.iter())),
+        };
         let layout = self.layout_of(info, &hidden);
         let along: Vec<(Axis, usize)> = axes.iter().map(|a| (a, self.axis_sizes(&[a])[0])).collect();
         let mut r = CollectiveRead::new(&block, along, &hidden, self.axis_sizes(&hidden));
@@ -89,12 +96,7 @@ impl Lowering {
             ManualCollective::ReduceScatter { dim, tiled, .. }
             | ManualCollective::KeepShard { dim, tiled, .. } => {
                 if is_parted {
-                    // use the sum of the partial values, split along the dimension so that each
-                    // device holds exactly the elements that it keeps
-                    let mut split = Layout { partial: None, ..from.layout.clone() };
-                    let l = &mut split.dims[own.len() + dim];
-                    *l = DimLayout::new(block[*dim], l.sub_axes.iter().chain(&partials).copied());
-                    slot = self.draft.with_layout(slot, split, why);
+                    slot = self.scatter_partials(slot, own.len() + dim, why);
                     self.mark_user_collective(kind, axes);
                 }
                 r.split_dim(*dim, *tiled);
@@ -111,27 +113,46 @@ impl Lowering {
             }
             ManualCollective::Permute { pairs, .. } => {
                 r.pass_all();
-                let read = r.permuted_access(slot, dtype, &own, pairs);
+                let read = r.permuted_access(slot, dtype, own, pairs);
                 let s = draft::map_nest(read, &r.loops.extents);
                 let out = self.emit(s, layout, why, false);
                 self.mark_user_collective(kind, axes);
-                return Ok(LoweredValue::Slot(out, hidden));
+                return LoweredValue::Slot(out, hidden);
             }
             ManualCollective::AxisIndex { .. } | ManualCollective::Pcast { .. } => {
-                unreachable!("handled above")
+                unreachable!("these read one device's values only")
             }
         };
         let folded = folded.map(|combine| (combine, self.with_sizes(axes.iter())));
-        let (s, full) = r.into_nest(slot, dtype, &own, folded);
+        let (s, full) = r.into_nest(slot, dtype, own, folded);
         let parted = s.extents[..s.rank].to_vec();
         let before = self.draft.steps.len();
         let out = self.emit_reshaped(s, &parted, &full, layout, slot, why);
         if !matches!(c, ManualCollective::KeepShard { .. }) {
             for item in &mut self.draft.steps[before..] {
-                item.user_collective = Some((kind, axes.clone()));
+                item.info.user_collective = Some((kind, axes.clone()));
             }
         }
-        Ok(LoweredValue::Slot(out, hidden))
+        LoweredValue::Slot(out, hidden)
+    }
+    /// Returns true if a value of this layout is unreduced over some of these manual axes.
+    fn is_partial_over(&self, layout: &Layout, axes: &Axes) -> bool {
+        let partials = layout.partial.as_ref().map_or(&[][..], |p| &p.1[..]);
+        axes.iter().any(|a| {
+            let sub_axes = self.manual.as_ref().map(|m| m.sub_axes(a)).unwrap_or_default();
+            sub_axes.iter().any(|x| partials.iter().any(|y| x.overlaps(*y)))
+        })
+    }
+    /// Returns the sum of the partial values of `slot`, split along dimension `dim`, so that each
+    /// device holds exactly the elements that it keeps.
+    fn scatter_partials(&mut self, slot: Slot, dim: usize, why: &StepOrigin) -> Slot {
+        let from = &self.draft.slots[slot];
+        let partials = from.layout.partial.as_ref().map_or(&[][..], |p| &p.1[..]);
+        let l = &from.layout.dims[dim];
+        let split = DimLayout::new(from.shape[dim], l.sub_axes.iter().chain(partials).copied());
+        let mut layout = Layout { partial: None, ..from.layout.clone() };
+        layout.dims[dim] = split;
+        self.draft.with_layout(slot, layout, why)
     }
     /// Returns the axes in mesh order, with their sizes.
     fn with_sizes(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<(Axis, usize)> {
@@ -155,14 +176,7 @@ impl Lowering {
         }
         let sum = sum.unwrap_or(ScalarArg::Const(0.into()));
         code.push(ScalarOp::Convert, DType::I64, info.ty.dtype, &[sum]);
-        let rank = extents.len();
-        let s = LoopNest {
-            extents,
-            rank,
-            dtype: info.ty.dtype,
-            accesses: Vec::new(),
-            compute: Compute::Map(code),
-        };
+        let s = LoopNest::map(extents, info.ty.dtype, Vec::new(), code);
         let layout = self.layout_of(info, &hidden);
         LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
     }

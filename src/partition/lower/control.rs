@@ -12,7 +12,7 @@ use crate::partition::draft::DraftStep;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
 use crate::partition::lower::varying::varying_axes;
-use crate::partition::program::{PrintOperand, Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{LocalStep, PrintOperand, Slot, Step, StepOrigin, StoredValue};
 use std::collections::HashMap;
 
 /// An input of a nested program.
@@ -131,8 +131,8 @@ impl Lowering {
         let mut here: HashMap<Slot, Slot> =
             p.ins[first..].iter().copied().zip(fixed.iter().copied()).take(fixed.len()).collect();
         for item in &body.hoisted {
-            let Step::Local { out, nest: loop_nest, .. } = &item.step else { continue };
-            let mut loop_nest = loop_nest.clone();
+            let Some(LocalStep { out, nest, .. }) = item.step.local() else { continue };
+            let mut loop_nest = nest.clone();
             for part in loop_nest.accesses.iter_mut().flat_map(|r| &mut r.pieces) {
                 if let Source::Value(slot) = &mut part.source
                     && let Some(outer) = here.get(slot)
@@ -140,17 +140,13 @@ impl Lowering {
                     *slot = *outer;
                 }
             }
-            let StoredValue { dtype, shape, layout } = p.slots[*out].clone();
+            let StoredValue { dtype, shape, layout } = p.slots[out].clone();
             let made = self.draft.add_slot(dtype, shape, layout);
-            here.insert(*out, made);
+            here.insert(out, made);
             let step = Step::Local { out: made, nest: loop_nest, layout: Vec::new() };
-            let before = before.clone();
-            self.draft.steps.push(DraftStep {
-                step,
-                hoisted_from: before,
-                fused_views: Vec::new(),
-                ..item.clone()
-            });
+            let mut copy = DraftStep { step, ..item.without_views() };
+            copy.info.hoisted_from.clone_from(&before);
+            self.draft.steps.push(copy);
         }
         let given = p.ins[first + fixed.len()..].iter().map_while(|s| here.get(s));
         fixed.extend(given.copied().collect::<Vec<_>>());
@@ -161,8 +157,8 @@ impl Lowering {
                 if placed != *outer
                     && let Some(item) = self.draft.last_step()
                 {
-                    item.hoisted_from.clone_from(&before);
-                    item.requested = a.requested;
+                    item.info.hoisted_from.clone_from(&before);
+                    item.info.requested = a.requested;
                 }
                 *outer = placed;
             }
@@ -203,20 +199,9 @@ impl Lowering {
         operands: &[LoweredValue],
         why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
+        let hidden = self.loop_carry_axes(l, operands);
         let LoopOperands { fixed, carry, xs } = l.split_operands(operands);
         let (_, own) = l.split_body_inputs(&l.body.inputs);
-        // the axes that carries vary over grow to a fixed point
-        let mut hidden: Vec<Vec<Axis>> = carry.iter().map(|v| v.hidden().to_vec()).collect();
-        loop {
-            let ins = std::iter::once(Vec::new())
-                .chain(fixed.iter().map(|v| v.hidden().to_vec()))
-                .chain(hidden.iter().cloned())
-                .chain(xs.iter().map(|v| v.hidden().to_vec()));
-            let outs = varying_axes(&l.body, ins.collect());
-            if !self.extend_hidden(&mut hidden, &outs) {
-                break;
-            }
-        }
         let carries = self.carry_values(&l.body, &own.carry, &hidden);
         let scalar = Layout { dims: Vec::new(), partial: None };
         let mut ins = vec![NestedInput::Slot {
@@ -234,13 +219,9 @@ impl Lowering {
         }
         let mut x_slots = Vec::new();
         for (v, var) in xs.iter().zip(&own.xs) {
-            let info = &l.body.vars[var.index()];
-            let hidden = v.hidden().to_vec();
-            let slice = self.layout_of(info, &hidden);
-            let shape: Shape =
-                self.axis_sizes(&hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
-            x_slots.push(self.move_dim_first(v, l.length, &slice, why));
-            ins.push(NestedInput::Slot { dtype: info.ty.dtype, shape, layout: slice, hidden });
+            let (slot, slice) = self.sliced_input(v, &l.body.vars[var.index()], l.length, why);
+            x_slots.push(slot);
+            ins.push(slice);
         }
         let mut stacked: Vec<(StoredValue, Vec<Axis>)> = Vec::new();
         let once = (1..1 + fixed_slots.len(), l.length as u64);
@@ -277,7 +258,7 @@ impl Lowering {
             ys: ys.clone(),
         };
         if let Some(item) = self.push_step(step, why) {
-            item.nested_collectives.push((body.collectives, l.length as u64));
+            item.info.nested_collectives.push((body.collectives, l.length as u64));
         }
         let mut list: Vec<LoweredValue> =
             out.into_iter().zip(hidden).map(|(s, h)| LoweredValue::Slot(s, h)).collect();
@@ -289,6 +270,35 @@ impl Lowering {
             placed.push(self.with_placement(v, &program.vars[var.index()], why));
         }
         Ok(placed)
+    }
+
+    /// Returns the axes that the carries of a loop vary over.
+    /// They grow to a fixed point.
+    fn loop_carry_axes(&self, l: &Loop, operands: &[LoweredValue]) -> Vec<Vec<Axis>> {
+        let axes: Vec<Vec<Axis>> = operands.iter().map(|v| v.hidden().to_vec()).collect();
+        let mut given = l.split_operands(&axes);
+        loop {
+            let outs = varying_axes(&l.body, given.clone().into_body_inputs(Vec::new()));
+            if !self.extend_hidden(&mut given.carry, &outs) {
+                return given.carry;
+            }
+        }
+    }
+
+    /// Returns an array with its leading dimension as a loop slices it, and the body's input for
+    /// one slice.
+    fn sliced_input(
+        &mut self,
+        v: &LoweredValue,
+        slice: &VarInfo,
+        length: usize,
+        why: &StepOrigin,
+    ) -> (Slot, NestedInput) {
+        let hidden = v.hidden().to_vec();
+        let layout = self.layout_of(slice, &hidden);
+        let shape = self.axis_sizes(&hidden).into_iter().chain(slice.ty.shape.iter().copied()).collect();
+        let slot = self.move_dim_first(v, length, &layout, why);
+        (slot, NestedInput::Slot { dtype: slice.ty.dtype, shape, layout, hidden })
     }
 
     /// Adds the axes that results vary over to those of the carries.

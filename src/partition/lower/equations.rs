@@ -5,7 +5,7 @@ use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::core::sharding::sub_axes::{SubAxes, from_axes, in_device_order};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarCode, Source, StridedRange,
+    Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarCode, Source, StridedRange,
 };
 use crate::ir::program::{
     Env, Equation, EquationContext, FromLiteral, Literal, Op, Prim, Program, VarInfo, verify,
@@ -146,7 +146,7 @@ impl Lowering {
             .map_err(|wrong| verify::equation_error(program, e, wrong))?;
         let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
         let pinned = prim.constraint().is_some();
-        if nests.iter().any(|s| matches!(s.compute, Compute::RowKernel(_))) {
+        if nests.iter().any(|s| s.compute.row_kernel().is_some()) {
             let own = |v: &crate::ir::program::Var| self.layout_of(&program.vars[v.index()], &hidden);
             let layouts: Vec<Layout> = e.outputs.iter().map(own).collect();
             let list: Vec<LoopNest> =
@@ -207,7 +207,9 @@ impl Lowering {
         }
         let lead = sizes.iter().map(|n| StridedRange::full(*n));
         let first = s.accesses.first().and_then(|r| r.pieces.first()).map(|p| p.source);
-        if let (Compute::Reshape, Some(Source::Value(k))) = (&s.compute, first) {
+        if s.compute.is_alias()
+            && let Some(Source::Value(k)) = first
+        {
             match &operands[k] {
                 LoweredValue::Slot(slot, _) => {
                     let from = &self.draft.slots[*slot];
@@ -259,8 +261,8 @@ impl Lowering {
         }
         let out = self.draft.add_local(s, layout, why);
         if let Some(item) = self.draft.last_step() {
-            item.constrained = pinned;
-            item.per_device = self.manual.is_some();
+            item.info.constrained = pinned;
+            item.info.per_device = self.manual.is_some();
         }
         out
     }
@@ -268,7 +270,7 @@ impl Lowering {
     /// Marks the last step as a collective that the user called.
     pub(crate) fn mark_user_collective(&mut self, kind: CollectiveKind, axes: &Axes) {
         if let Some(item) = self.draft.last_step() {
-            item.user_collective = Some((kind, axes.clone()));
+            item.info.user_collective = Some((kind, axes.clone()));
         }
     }
 

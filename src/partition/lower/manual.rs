@@ -33,6 +33,18 @@ impl LoopList {
     }
 }
 
+/// The loops that join the blocks of devices to a global value.
+struct JoinLoops {
+    /// The loops over the result.
+    loops: LoopList,
+    /// The loop over each manual axis.
+    at: Vec<(Axis, usize)>,
+    /// The loop over each dimension of a block.
+    dims: Vec<usize>,
+    /// The shape of the global value, after hidden dimensions that remain.
+    full: Vec<usize>,
+}
+
 impl Lowering {
     /// Lowers a `shard_map`: cuts the inputs into blocks, lowers the body, joins the results.
     pub(crate) fn lower_shard_map(
@@ -128,27 +140,7 @@ impl Lowering {
             own.iter().copied().filter(|a| outer.is_some_and(|o| o.axes.contains(*a))).collect();
         let from = self.draft.slots[slot].clone();
         let block = &from.shape[own.len()..];
-        // loops: hidden dimensions that remain, then for each dimension the axes it is joined over
-        // and its block
-        let mut loops = LoopList { extents: Vec::new(), rank: 0 };
-        let mut at: Vec<(Axis, usize)> = Vec::new();
-        for a in &kept {
-            let n = self.axis_sizes(&[*a])[0];
-            at.push((*a, loops.add(n)));
-        }
-        let mut dims = Vec::new();
-        let mut full: Vec<usize> = self.axis_sizes(&kept);
-        for (d, n) in block.iter().enumerate() {
-            let mut size = *n;
-            for a in spec.dim(d).iter().filter(|a| axes.contains(**a)) {
-                let n = self.axis_sizes(&[*a])[0];
-                at.push((*a, loops.add(n)));
-                size *= n;
-            }
-            dims.push(loops.add(*n));
-            full.push(size);
-        }
-        loops.rank = loops.extents.len();
+        let JoinLoops { mut loops, mut at, dims, full } = self.join_loops(block, &kept, spec, axes);
         // unreduced results: the devices' values become the partial values
         let unreduced: Vec<Axis> = spec.unreduced_axes().iter().filter(|a| axes.contains(*a)).collect();
         let mut summed = Vec::new();
@@ -194,6 +186,27 @@ impl Lowering {
             LoopNest { extents: loops.extents, rank: loops.rank, dtype, accesses: vec![read], compute: body };
         let slot = self.emit_reshaped(s, &parted, &full, layout, slot, why);
         Ok(LoweredValue::Slot(slot, kept))
+    }
+
+    /// Returns the loops that join blocks along the manual axes in `spec`: hidden dimensions that
+    /// remain, then for each dimension the axes that it is joined over, and its block.
+    fn join_loops(&self, block: &[usize], kept: &[Axis], spec: Spec, axes: &Axes) -> JoinLoops {
+        let mut loops = LoopList { extents: Vec::new(), rank: 0 };
+        let mut full = self.axis_sizes(kept);
+        let mut at: Vec<(Axis, usize)> = kept.iter().zip(&full).map(|(a, n)| (*a, loops.add(*n))).collect();
+        let mut dims = Vec::new();
+        for (d, n) in block.iter().enumerate() {
+            let mut size = *n;
+            for a in spec.dim(d).iter().filter(|a| axes.contains(**a)) {
+                let n = self.axis_sizes(&[*a])[0];
+                at.push((*a, loops.add(n)));
+                size *= n;
+            }
+            dims.push(loops.add(*n));
+            full.push(size);
+        }
+        loops.rank = loops.extents.len();
+        JoinLoops { loops, at, dims, full }
     }
 
     /// Emits a loop nest with a result of shape `parted`, and reshapes it to `whole`.

@@ -38,7 +38,7 @@ impl Lowering {
         why: &StepOrigin,
     ) -> Option<Vec<Slot>> {
         let ([nest], [to]) = (list, layouts) else { return None };
-        let Compute::RowKernel(call) = &nest.compute else { return None };
+        let call = nest.compute.row_kernel()?;
         let dtypes: Vec<DType> = nest.accesses.iter().map(|access| access.dtype).collect();
         let RowSharding::Separable { stages } = call.kernel.sharding(&dtypes) else { return None };
         let operand = self.plain_operand(nest, call)?;

@@ -46,31 +46,77 @@ impl Lowering {
         let partial = (!stay.is_empty()).then(|| (Reducer::Add, in_device_order(stay)));
         let src = self.draft.with_layout(src, Layout { dims: split, partial }, why);
 
-        // such a dimension becomes three: blocks of the result, device blocks within them, elements
-        let (mut extents, mut dims, mut map) = (Vec::new(), Vec::new(), Vec::new());
-        let mut blocks = Vec::new();
-        for (d, n) in from.shape.iter().enumerate() {
-            let at = extents.len();
+        let mut loops = BlockLoops::new(&from.shape, to, &sub_axes);
+        let (rank, parted) = (loops.extents.len(), loops.extents.clone());
+        let rest = sub_axes.iter().try_fold(made, |left, d| subtract(&left, d))?;
+        let (code, folded) = loops.add_partial_loops(&sub_axes, rest, from.dtype)?;
+        let BlockLoops { extents, dims, map, .. } = loops;
+        let span = extents.iter().map(|n| StridedRange::full(*n)).collect();
+        let part = AccessPiece { source: Source::Value(src), ranges: span, map };
+        let reads = vec![Access { dtype: from.dtype, pieces: vec![part], fill: Scalar::zero(from.dtype) }];
+        let body = Compute::Reduce { reducer: Reducer::Add, code };
+        let s = LoopNest { extents, rank, dtype: from.dtype, accesses: reads, compute: body };
+        let there = self.draft.add_local(s, Layout { dims, partial: to.partial.clone() }, why);
+        if let Some(DraftStep { step: Step::Local { layout, .. }, .. }) = self.draft.last_step() {
+            *layout = folded;
+        }
+        let s = draft::reshape_nest(there, from.dtype, &parted, &from.shape);
+        Some(self.emit(s, to.clone(), why, true))
+    }
+}
+
+/// The loops that copy the blocks of a value into partial values.
+struct BlockLoops {
+    /// The sizes of the loops.
+    extents: Vec<usize>,
+    /// The layouts of the loops over the result.
+    dims: Vec<DimLayout>,
+    /// The position in each dimension of the value.
+    map: Vec<AffineExpr>,
+    /// The dimensions that are split, each with the loop over its device blocks, and their size.
+    blocks: Vec<(usize, usize, usize)>,
+}
+
+impl BlockLoops {
+    /// Creates the loops over a result of layout `to`.
+    ///
+    /// A dimension that is split over `sub_axes` becomes three: blocks of the result, device blocks
+    /// within them, elements.
+    fn new(shape: &[usize], to: &Layout, sub_axes: &[SubAxes]) -> BlockLoops {
+        let mut loops =
+            BlockLoops { extents: Vec::new(), dims: Vec::new(), map: Vec::new(), blocks: Vec::new() };
+        for (d, n) in shape.iter().enumerate() {
+            let at = loops.extents.len();
             if sub_axes[d].is_empty() {
-                map.push(AffineExpr::linear(0, at, 1));
-                extents.push(*n);
-                dims.push(to.dims[d].clone());
+                loops.map.push(AffineExpr::linear(0, at, 1));
+                loops.extents.push(*n);
+                loops.dims.push(to.dims[d].clone());
                 continue;
             }
             let (outer, inner) = (to.dims[d].num_shards(), num_shards(&sub_axes[d]));
             let each = n / outer / inner;
-            extents.extend([outer, inner, each]);
-            dims.push(DimLayout::new(outer, to.dims[d].sub_axes.clone()));
-            dims.extend([inner, each].map(|size| DimLayout::new(size, [])));
+            loops.extents.extend([outer, inner, each]);
+            loops.dims.push(DimLayout::new(outer, to.dims[d].sub_axes.clone()));
+            loops.dims.extend([inner, each].map(|size| DimLayout::new(size, [])));
             let mut position = AffineExpr::linear(0, at, (inner * each) as i64);
             position.terms.push((at + 2, 1));
-            map.push(position);
-            blocks.push((d, at + 1, each));
+            loops.map.push(position);
+            loops.blocks.push((d, at + 1, each));
         }
-        let rank = extents.len();
-        let parted = extents.clone();
-        // add reduction loops over the partial sub-axes: an element is kept by the iteration of the
-        // block that it is in, or by the first iteration for sub-axes that split no dimension
+        loops
+    }
+
+    /// Adds reduction loops over the partial sub-axes, of which `rest` split no dimension.
+    /// Returns the code of an element and the layouts of these loops.
+    ///
+    /// An element is kept by the iteration of the block that it is in, and by the first iteration
+    /// for sub-axes that split no dimension.
+    fn add_partial_loops(
+        &mut self,
+        sub_axes: &[SubAxes],
+        rest: SubAxes,
+        dtype: DType,
+    ) -> Option<(ScalarCode, Vec<DimLayout>)> {
         let mut code = ScalarCode { insts: Vec::new() };
         let mut mine: Option<ScalarArg> = None;
         let mut folded = Vec::new();
@@ -81,36 +127,21 @@ impl Lowering {
                 None => here,
             });
         };
-        for (d, block, each) in blocks {
-            let part = extents.len();
-            extents.push(parted[block]);
-            folded.push(DimLayout::new(parted[block], sub_axes[d].clone()));
-            map[d].terms.push((part, each as i64));
+        for (d, block, each) in std::mem::take(&mut self.blocks) {
+            let (part, n) = (self.extents.len(), self.extents[block]);
+            self.extents.push(n);
+            folded.push(DimLayout::new(n, sub_axes[d].clone()));
+            self.map[d].terms.push((part, each as i64));
             only(&mut code, [ScalarArg::Index(block), ScalarArg::Index(part)]);
         }
-        let rest = sub_axes.iter().try_fold(made, |left, d| subtract(&left, d))?;
         if !rest.is_empty() {
-            only(&mut code, [ScalarArg::Index(extents.len()), ScalarArg::Const(Scalar::Int(0))]);
-            extents.push(num_shards(&rest));
+            let first = ScalarArg::Const(Scalar::Int(0));
+            only(&mut code, [ScalarArg::Index(self.extents.len()), first]);
+            self.extents.push(num_shards(&rest));
             folded.push(DimLayout::new(num_shards(&rest), in_device_order(rest)));
         }
-        let zero = Scalar::zero(from.dtype);
-        code.push(
-            ScalarOp::Select,
-            from.dtype,
-            from.dtype,
-            &[mine?, ScalarArg::Access(0), ScalarArg::Const(zero)],
-        );
-        let span = extents.iter().map(|n| StridedRange::full(*n)).collect();
-        let part = AccessPiece { source: Source::Value(src), ranges: span, map };
-        let reads = vec![Access { dtype: from.dtype, pieces: vec![part], fill: zero }];
-        let body = Compute::Reduce { reducer: Reducer::Add, code };
-        let s = LoopNest { extents, rank, dtype: from.dtype, accesses: reads, compute: body };
-        let there = self.draft.add_local(s, Layout { dims, partial: to.partial.clone() }, why);
-        if let Some(DraftStep { step: Step::Local { layout, .. }, .. }) = self.draft.last_step() {
-            *layout = folded;
-        }
-        let s = draft::reshape_nest(there, from.dtype, &parted, &from.shape);
-        Some(self.emit(s, to.clone(), why, true))
+        let zero = ScalarArg::Const(Scalar::zero(dtype));
+        code.push(ScalarOp::Select, dtype, dtype, &[mine?, ScalarArg::Access(0), zero]);
+        Some((code, folded))
     }
 }

@@ -45,7 +45,7 @@ impl Lowering {
         layouts: &[Layout],
         why: &StepOrigin,
     ) -> Option<Vec<Slot>> {
-        let Compute::RowKernel(row_kernel) = &list.first()?.compute else { return None };
+        let row_kernel = list.first()?.compute.row_kernel()?;
         let dtypes: Vec<DType> = list[0].accesses.iter().map(|r| r.dtype).collect();
         let cut = row_kernel.kernel.sharding(&dtypes);
         if let RowSharding::Sum { dims: over } = &cut {
@@ -263,13 +263,7 @@ impl Lowering {
         code.push(ScalarOp::Add, DType::I32, DType::I32, &[ScalarArg::Access(0), begin]);
         let loops: Vec<_> = (0..rank).map(Some).collect();
         let reads = vec![Access::from_loops(places, DType::I32, &shape, &loops)];
-        let s = LoopNest {
-            extents: shape,
-            rank,
-            dtype: DType::I32,
-            accesses: reads,
-            compute: Compute::Map(code),
-        };
+        let s = LoopNest::map(shape, DType::I32, reads, code);
         [values, self.draft.add_local(s, layout, why)]
     }
     /// Computes a result from the candidates of all blocks.
@@ -284,7 +278,7 @@ impl Lowering {
         to: &Layout,
         why: &StepOrigin,
     ) -> Slot {
-        let Compute::RowKernel(row_kernel) = &s.compute else { unreachable!("its rows were split") };
+        let row_kernel = s.compute.row_kernel().expect("its rows were split");
         let rank = s.rank;
         let extents: Vec<usize> = s.extents[..rank].iter().copied().chain([b.shape[b.axis], k]).collect();
         // the loops run over the blocks, then over their candidates

@@ -8,7 +8,7 @@
 use crate::core::diagnostic::Result;
 use crate::core::mesh::{Axes, Axis};
 use crate::core::types::DType;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
+use crate::ir::program::loop_nest::{Access, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
 use crate::ir::program::{Equation, Program, VarInfo, collective_over};
 use crate::partition::assign::pipeline::PlannedProgram;
 use crate::partition::layout::Layout;
@@ -96,8 +96,8 @@ impl Lowering {
             out: out.clone(),
         };
         if let Some(item) = self.push_step(step, why) {
-            item.nested_collectives.push((tested.collectives.per_iteration(), 1));
-            item.nested_collectives.push((stepped.collectives.per_iteration(), 1));
+            item.info.nested_collectives.push((tested.collectives.per_iteration(), 1));
+            item.info.nested_collectives.push((stepped.collectives.per_iteration(), 1));
         }
         let mut placed = Vec::new();
         for ((slot, hidden), var) in out.into_iter().zip(carries.hidden).zip(&e.outputs) {
@@ -238,13 +238,7 @@ impl Lowering {
             dtype,
             &[ScalarArg::Access(0), ScalarArg::Access(1), ScalarArg::Access(2)],
         );
-        let s = LoopNest {
-            extents: block.to_vec(),
-            rank: block.len(),
-            dtype,
-            accesses: reads,
-            compute: Compute::Map(code),
-        };
+        let s = LoopNest::map(block.to_vec(), dtype, reads, code);
         let operands: Vec<LoweredValue> = choice.into_iter().cloned().collect();
         let s = self.with_hidden_dims(s, &operands, hidden);
         self.emit(s, layout.clone(), why, false)
@@ -260,8 +254,8 @@ impl Lowering {
         }
         let all: Vec<_> = (0..extents.len()).map(Some).collect();
         let reads = vec![Access::from_loops(slot, DType::Bool, &extents, &all)];
-        let body = Compute::Reduce { reducer: Reducer::Or, code: ScalarCode::copy(DType::Bool) };
-        let s = LoopNest { extents, rank: 0, dtype: DType::Bool, accesses: reads, compute: body };
+        let (bool, code) = (DType::Bool, ScalarCode::copy(DType::Bool));
+        let s = LoopNest::reduce(extents, 0, bool, reads, Reducer::Or, code);
         self.emit(s, unsharded, why, false)
     }
 }

@@ -56,41 +56,25 @@ pub(crate) fn list_collectives(
             }));
         }
         inside.push(notes[k].nested_collectives.iter().map(|(c, _)| c.memory.clone()).collect());
-        match step {
-            Step::Fetch { src, requests: needs } => {
-                let Some(c) = namer.fetch_collective(k, *src, needs) else { continue };
-                match open.iter().find(|o| o.0 == *src) {
-                    Some((_, first)) => {
-                        let all = &mut list[*first];
-                        all.bytes_per_device = all.bytes_per_device.saturating_add(c.bytes_per_device);
-                        all.total_bytes = all.total_bytes.saturating_add(c.total_bytes);
-                        all.messages += c.messages;
-                        all.exact &= c.exact;
-                        all.messages_exact &= c.messages_exact;
-                        all.axes.extend_unique(&c.axes);
-                    }
-                    None => list.push(c),
-                }
+        // local and control steps move nothing themselves; nested collectives were added above
+        if let Some((src, requests)) = step.fetches() {
+            let Some(c) = namer.fetch_collective(k, src, requests) else { continue };
+            match open.iter().find(|o| o.0 == src) {
+                Some((_, first)) => list[*first].add_second_half(&c),
+                None => list.push(c),
             }
-            Step::Reduce { src, out, combine } => {
-                let Some(mut c) = namer.reduce_collective(k, *src, *out, *combine) else { continue };
-                let together = p.combined_reductions(k);
-                if together.is_empty() && p.is_tree_reduction(k) {
-                    // the collective is reported with the first step of its exchange
-                    continue;
-                }
-                namer.merge_exchange(&together, &mut c);
-                if halves.iter().any(|h| h.0 == *out) {
-                    open.push((*out, list.len()));
-                }
-                list.push(c);
+        } else if let Some((src, out, combine)) = step.reduction() {
+            let Some(mut c) = namer.reduce_collective(k, src, out, combine) else { continue };
+            let together = p.combined_reductions(k);
+            if together.is_empty() && p.is_tree_reduction(k) {
+                // the collective is reported with the first step of its exchange
+                continue;
             }
-            // local and control steps move nothing themselves; nested collectives were added above
-            Step::Local { .. }
-            | Step::Loop { .. }
-            | Step::While { .. }
-            | Step::Branch { .. }
-            | Step::Print { .. } => {}
+            namer.merge_exchange(&together, &mut c);
+            if halves.iter().any(|h| h.0 == out) {
+                open.push((out, list.len()));
+            }
+            list.push(c);
         }
     }
     let (fetched, exact) = namer.fetched_bytes();

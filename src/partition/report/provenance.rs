@@ -65,37 +65,25 @@ pub(crate) fn trace_sharding(p: &SpmdProgram, c: &Collective) -> Provenance {
         return Provenance { links: Vec::new(), results: Vec::new() };
     };
     for (k, n) in outer {
-        match nested_program(&at.program.steps[*k], *n) {
-            Some(inside) => {
-                at.outer.push((at.program, *k, *n));
-                at.program = inside;
-            }
-            None => return Provenance { links: Vec::new(), results: Vec::new() },
-        }
+        let nested = at.program.steps[*k].nested_programs();
+        let Some(inside) = nested.get(*n) else {
+            return Provenance { links: Vec::new(), results: Vec::new() };
+        };
+        at.outer.push((at.program, *k, *n));
+        at.program = inside.program;
     }
     let over =
         p.mesh.as_ref().or(at.program.mesh.as_ref()).map(|m| from_axes(m, c.axes.iter())).unwrap_or_default();
     let mut links = Vec::new();
     let (step, mut made) = (&at.program.steps[last.0], None);
-    match step {
-        Step::Fetch { src, requests: needs } => {
-            made = needs.first().and_then(|n| at.program.steps[n.consumer_step].local()).map(|l| l.out);
-            let dims = &at.program.slots[*src].layout.dims;
-            if let Some(d) = dims.iter().position(|l| overlap(&l.sub_axes, &over)) {
-                trace_back(at.clone(), *src, Some(d), &over, &mut links);
-            } else {
-                trace_back(at.clone(), *src, None, &over, &mut links);
-            }
-        }
-        Step::Reduce { src, out, .. } => {
-            made = Some(*out);
-            trace_back(at.clone(), *src, None, &over, &mut links);
-        }
-        Step::Local { .. }
-        | Step::Loop { .. }
-        | Step::While { .. }
-        | Step::Branch { .. }
-        | Step::Print { .. } => {}
+    if let Some((src, requests)) = step.fetches() {
+        made = requests.first().and_then(|n| at.program.steps[n.consumer_step].local()).map(|l| l.out);
+        let dims = &at.program.slots[src].layout.dims;
+        let dim = dims.iter().position(|l| overlap(&l.sub_axes, &over));
+        trace_back(at.clone(), src, dim, &over, &mut links);
+    } else if let Some((src, out, _)) = step.reduction() {
+        made = Some(out);
+        trace_back(at.clone(), src, None, &over, &mut links);
     }
     links.reverse();
     // one operation may consist of several steps
@@ -108,11 +96,6 @@ pub(crate) fn trace_sharding(p: &SpmdProgram, c: &Collective) -> Provenance {
     });
     let results = made.filter(|_| outer.is_empty()).map(|s| results_from(p, s)).unwrap_or_default();
     Provenance { links, results }
-}
-
-/// Returns the n-th program nested in a step.
-fn nested_program(step: &Step, n: usize) -> Option<&SpmdProgram> {
-    step.nested_programs().get(n).copied()
 }
 
 /// Appends the values from `slot` backwards, as long as the axes split a dimension of an operand.
@@ -134,7 +117,9 @@ fn trace_back<'a>(
                 return links.push(link(ValueSource::Argument(number)));
             };
             at.program = outer;
-            let Some((value, leading)) = outer_value(&outer.steps[k], n, number) else {
+            let nested = outer.steps[k].nested_programs();
+            let input = nested.get(n).and_then(|nested| nested.inputs.get(number)?.outer_value());
+            let Some((value, leading)) = input else {
                 return links.push(link(ValueSource::NestedInput));
             };
             (slot, dim) = (value, dim.map(|d| d + usize::from(leading)));
@@ -160,10 +145,9 @@ fn trace_back<'a>(
             }
             step => {
                 // continue in the nested program that computes it
-                let Some((n, value, stacked)) = nested_result(step, slot) else {
+                let Some((n, inside, value, stacked)) = nested_result(step, slot) else {
                     return links.push(link(made));
                 };
-                let Some(inside) = nested_program(step, n) else { return };
                 let Some(value) = inside.outs.get(value) else { return };
                 at.outer.push((p, k, n));
                 at.program = inside;
@@ -210,36 +194,17 @@ fn split_source(
     None
 }
 
-/// Returns the value outside that input `number` of a nested program stands for.
-/// The flag is true if the input is a slice of it.
-fn outer_value(step: &Step, n: usize, number: usize) -> Option<(Slot, bool)> {
-    match step {
-        Step::Loop { fixed, carry, xs, .. } => {
-            let k = number.checked_sub(1)?;
-            let full = fixed.iter().chain(carry).nth(k).map(|s| (*s, false));
-            full.or_else(|| Some((*xs.get(k.checked_sub(fixed.len() + carry.len())?)?, true)))
-        }
-        Step::While { cond_fixed, body_fixed, carry, .. } => {
-            let fixed = if n == 0 { cond_fixed } else { body_fixed };
-            fixed.iter().chain(carry).nth(number).map(|s| (*s, false))
-        }
-        Step::Branch { ins, .. } => ins.get(number).map(|s| (*s, false)),
-        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => None,
-    }
-}
-
-/// Returns the nested program that computes this value, and the index of its result.
+/// Returns the nested program that computes this value, its index, and the index of its result.
 /// The flag is true if the value is a stack of such results.
-fn nested_result(step: &Step, slot: Slot) -> Option<(usize, usize, bool)> {
-    let of = |list: &[Slot]| list.iter().position(|s| *s == slot);
-    match step {
-        Step::Loop { out, ys, .. } => {
-            of(out).map(|k| (0, k, false)).or_else(|| Some((0, out.len() + of(ys)?, true)))
-        }
-        Step::While { out, .. } => of(out).map(|k| (1, k, false)),
-        Step::Branch { out, .. } => of(out).map(|k| (0, k, false)),
-        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => None,
-    }
+fn nested_result(step: &Step, slot: Slot) -> Option<(usize, &SpmdProgram, usize, bool)> {
+    step.nested_programs().into_iter().enumerate().find_map(|(n, nested)| {
+        let mut values = nested.results.iter().map(|r| r.outer_value());
+        let (k, stacked) = values.by_ref().enumerate().find_map(|(k, value)| {
+            let (outer, stacked) = value?;
+            (outer == slot).then_some((k, stacked))
+        })?;
+        Some((n, nested.program, k, stacked))
+    })
 }
 
 /// Returns the indices of the program results that a value becomes.

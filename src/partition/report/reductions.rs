@@ -8,7 +8,7 @@ use crate::partition::collective::{Collective, CollectiveKind};
 use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::draft::copy_nest;
-use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{Slot, StepOrigin, StoredValue};
 use crate::partition::report::sampling::{MAX_COUNTED_DEVICES, Receipt};
 use crate::partition::tree_reduce;
 
@@ -59,14 +59,12 @@ impl Classifier<'_> {
             Reducer::AssumeEqual => self.equality_claim(src, &axes),
             _ => self.partial_cause(src, &axes, &p.origins[k]),
         };
-        let (mut kind, mut axes_named) = (
-            match (combine, scattered) {
-                (Reducer::AssumeEqual, _) => CollectiveKind::Exchange,
-                (_, true) => CollectiveKind::ReduceScatter,
-                (_, false) => CollectiveKind::AllReduce,
-            },
-            axes,
-        );
+        let kind = match (combine, scattered) {
+            (Reducer::AssumeEqual, _) => CollectiveKind::Exchange,
+            (_, true) => CollectiveKind::ReduceScatter,
+            (_, false) => CollectiveKind::AllReduce,
+        };
+        let (mut kind, mut axes_named) = (kind, axes);
         axes_named.extend_unique(&self.gathered_axes(out, end));
         if let Some((asked, over)) = &self.infos[k].user_collective
             && matches!(asked, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
@@ -80,9 +78,7 @@ impl Classifier<'_> {
         let size = stored.dtype.size() as u64;
         let mut key = Vec::new();
         cache::write_fetch(&mut key, &fetch);
-        for s in [src, out] {
-            cache::write_sub_axes(&mut key, &partials(s));
-        }
+        [src, out].iter().for_each(|s| cache::write_sub_axes(&mut key, &partials(*s)));
         let look = || match small {
             Some(_) => self.sampler.tree_sample(&[k]),
             None => self.sampler.reduce_sample(src, out),
@@ -127,8 +123,8 @@ impl Classifier<'_> {
         let mut elements = 0;
         c.total_bytes = 0;
         for k in together {
-            let Step::Reduce { src, out, .. } = &p.steps[*k] else { continue };
-            let (stored, to) = (&p.slots[*src], &p.slots[*out].layout);
+            let Some((src, out, _)) = p.steps[*k].reduction() else { continue };
+            let (stored, to) = (&p.slots[src], &p.slots[out].layout);
             let (Some((route, more)), Some(cost)) =
                 (tree_reduce::tree_reduction(stored, to), tree_reduce::tree_cost(p.devices, stored, to))
             else {

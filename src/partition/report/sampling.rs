@@ -4,7 +4,7 @@
 
 use crate::partition::boxes::volume;
 use crate::partition::cost::consumer::FetchQuery;
-use crate::partition::program::{Slot, SpmdProgram, Step};
+use crate::partition::program::{Slot, SpmdProgram};
 use crate::partition::strided_box::{missing_volume, strided};
 use crate::partition::tree_reduce;
 use std::cell::{OnceCell, RefCell};
@@ -135,14 +135,14 @@ impl<'a> ReceiveSampler<'a> {
         let p = self.p;
         let (mut elements, mut even, mut messages) = (0, true, 0);
         for k in together {
-            let Step::Reduce { src, out, .. } = &p.steps[*k] else { continue };
-            let (stored, to) = (&p.slots[*src], &p.slots[*out].layout);
+            let Some((src, out, _)) = p.steps[*k].reduction() else { continue };
+            let (stored, to) = (&p.slots[src], &p.slots[out].layout);
             let Some((route, more)) = tree_reduce::tree_reduction(stored, to) else { continue };
             elements += more as usize;
             even &= stored.shape.num_elements()
                 == more as usize * to.dims.iter().map(|l| l.num_shards()).product::<usize>();
-            messages = route.num_messages(elements)
-                * (p.devices / p.reduced_sub_axes(*src, *out).num_shards()) as u64;
+            messages =
+                route.num_messages(elements) * (p.devices / p.reduced_sub_axes(src, out).num_shards()) as u64;
         }
         ReceiveSample::new(messages, even, 0)
     }

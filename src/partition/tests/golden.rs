@@ -1,6 +1,7 @@
 //! Golden figures: bytes moved by views, products, stencils and loops, and partition time.
 
-use super::oracle::{check, plain};
+use super::oracle::check;
+use super::plain::plain;
 use super::random::{part, product};
 use crate::DType::F32;
 use crate::core::mesh::Mesh;
@@ -294,7 +295,7 @@ fn of_what_is_said_to_be_the_same_one_is_sent() {
         let a = p.input(&[8, 6], "y -");
         let map = (0..2).map(|d| AffineExpr::linear(0, d + 1, 1)).collect();
         let copies = p.local(map_nest(part(a, &[4, 8, 6], map), &[4, 8, 6]), "x y -");
-        p.d.steps.last_mut().expect("just made").constrained = true;
+        p.d.steps.last_mut().expect("just made").info.constrained = true;
         let map = [2, 0, 1].map(|l| AffineExpr::linear(0, l, 1)).to_vec();
         let body = Compute::Reduce { reducer: Reducer::AssumeEqual, code: ScalarCode::copy(F32) };
         let reads = vec![part(copies, &[8, 6, 4], map)];

@@ -4,6 +4,7 @@ mod golden;
 mod manual;
 mod oracle;
 mod page;
+mod plain;
 mod random;
 
 use std::cell::Cell;

@@ -5,7 +5,8 @@
 //! `DRAFTS=300..5000 cargo test --lib random_programs` runs other seeds.
 
 use super::VERIFY;
-use super::oracle::{check, plain};
+use super::oracle::check;
+use super::plain::plain;
 use crate::DType::{F32, I32};
 use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards};
 use crate::core::types::{DType, Precision, Scalar, Shape};
@@ -428,12 +429,42 @@ fn same(
     let dims = held.map(|(l, n)| if own(l) { l.clone() } else { DimLayout::new(*n, []) });
     let dims = std::iter::once(DimLayout::new(n, sub_axes.clone())).chain(dims.collect::<Vec<_>>()).collect();
     let all = d.add_local(map_nest(part(slot, &copies, map), &copies), Layout { dims, partial: None }, why);
-    d.steps.last_mut().expect("just pushed").constrained = true;
+    d.steps.last_mut().expect("just pushed").info.constrained = true;
     let extents = [shape, &[n]].concat();
     let map = std::iter::once(rank).chain(0..rank).map(|l| AffineExpr::linear(0, l, 1)).collect();
     let reads = vec![part(all, &extents, map)];
     let body = Compute::Reduce { reducer: Reducer::AssumeEqual, code: ScalarCode::copy(F32) };
     LoopNest { extents, rank, dtype: F32, accesses: reads, compute: body }
+}
+
+/// Returns a random step that reads `a`, and perhaps `b`; `None` if the drawn one does not fit.
+fn step(
+    r: &mut Random,
+    d: &mut Draft,
+    devices: usize,
+    (a, shape): (Slot, &[usize]),
+    (b, other): (Slot, &[usize]),
+    why: &StepOrigin,
+) -> Option<LoopNest> {
+    Some(match r.below(13) {
+        0..3 => view(r, a, shape),
+        3 if other == shape => binary(r, a, b, shape),
+        3 | 4 => unary(a, shape),
+        5 => fold(r, a, shape),
+        6 => window(r, a, shape)?,
+        7 if !other.is_empty() && shape.last() == other.first() => product(a, shape, b, other),
+        7 => copy_nest(a, F32, shape),
+        8 => lines(r, a, shape),
+        9 => take(r, d, devices, a, shape),
+        10 => put(r, d, devices, a, shape),
+        11 => same(r, d, devices, (a, why), shape),
+        _ => {
+            let n: usize = shape.iter().product();
+            let f: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
+            let k = f[r.below(f.len())];
+            reshape_nest(a, F32, shape, &[k, n / k])
+        }
+    })
 }
 
 /// Returns a random draft of some steps, for a machine with a random cost of a byte.
@@ -461,28 +492,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             continue;
         }
         let other = d.slots[b].shape.to_vec();
-        let s = match r.below(13) {
-            0..3 => view(r, a, &shape),
-            3 if other == shape => binary(r, a, b, &shape),
-            3 | 4 => unary(a, &shape),
-            5 => fold(r, a, &shape),
-            6 => match window(r, a, &shape) {
-                Some(s) => s,
-                None => continue,
-            },
-            7 if !other.is_empty() && shape.last() == other.first() => product(a, &shape, b, &other),
-            7 => copy_nest(a, F32, &shape),
-            8 => lines(r, a, &shape),
-            9 => take(r, &mut d, devices, a, &shape),
-            10 => put(r, &mut d, devices, a, &shape),
-            11 => same(r, &mut d, devices, (a, &why), &shape),
-            _ => {
-                let n: usize = shape.iter().product();
-                let f: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
-                let k = f[r.below(f.len())];
-                reshape_nest(a, F32, &shape, &[k, n / k])
-            }
-        };
+        let Some(s) = step(r, &mut d, devices, (a, &shape), (b, &other), &why) else { continue };
         // often use the operand's layout, if the ranks are equal
         let to = s.extents[..s.rank].to_vec();
         let mut l = layout(r, &to, devices);
@@ -510,13 +520,13 @@ fn program(r: &mut Random, devices: usize) -> Draft {
                 let partials = Layout { partial: Some((Reducer::Add, free)), ..l.clone() };
                 let out = d.add_local(s, partials, &why);
                 d.add_local(copy_nest(out, F32, &to), l, &why);
-                d.last_step().expect("just pushed").constrained = r.flip();
+                d.last_step().expect("just pushed").info.constrained = r.flip();
                 continue;
             }
         }
         d.add_local(s, l, &why);
         if r.below(6) == 0 {
-            d.steps.last_mut().expect("just pushed").constrained = true;
+            d.steps.last_mut().expect("just pushed").info.constrained = true;
         }
     }
     let made: Vec<Slot> =

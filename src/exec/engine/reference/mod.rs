@@ -74,8 +74,9 @@ fn held_bytes(p: &SpmdProgram) -> usize {
     let one = |s: &StoredValue| {
         s.shape.num_elements().saturating_mul(num_partials(s)).saturating_mul(size_of::<Scalar>())
     };
+    let nested = p.steps.iter().flat_map(Step::nested_programs).map(|nested| held_bytes(nested.program));
     let own = p.slots.iter().map(one).fold(0, usize::saturating_add);
-    own.saturating_add(p.steps.iter().flat_map(Step::nested_programs).map(held_bytes).max().unwrap_or(0))
+    own.saturating_add(nested.max().unwrap_or(0))
 }
 
 type Values = Vec<Option<Rc<ReferenceValue>>>;

@@ -8,15 +8,12 @@ use super::{
     varying_fault,
 };
 use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::structural::linear_jvp;
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{
-    Factors, Linearity, ManualCollective, Prim, Primitive, Priority, Tangents, TypedOperand,
-};
+use crate::ir::program::{Factors, Linearity, ManualCollective, Prim, Primitive, Tangents, TypedOperand};
 use std::sync::Arc;
 
 /// The varying state of an `all_gather` result.

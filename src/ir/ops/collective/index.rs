@@ -2,12 +2,11 @@
 
 use super::{CollectiveGroup, VaryingState, collective_common};
 use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Factors, Linearity, ManualCollective, Primitive, Priority, Tangents, TypedOperand};
+use crate::ir::program::{Factors, Linearity, ManualCollective, Primitive, Tangents, TypedOperand};
 use crate::ir::program::{JvpArgs, TransposeArgs};
 use std::sync::Arc;
 

@@ -143,13 +143,8 @@ impl Binary {
                 b.mul(t, &slope)?
             }
             (Binary::Rem, 0) => t.clone(),
-            // The tangent follows from rem(x, y) = x - y·trunc(x/y).
             (Binary::Rem, _) => {
-                let q = b.div(x, y)?;
-                let (sign, size) = (b.unary(Unary::Sign, &q)?, b.unary(Unary::Abs, &q)?);
-                let floor = b.unary(Unary::Floor, &size)?;
-                let slope = b.mul(&sign, &floor)?;
-                let slope = b.neg(&slope)?;
+                let slope = divisor_slope(b, x, y)?;
                 b.mul(t, &slope)?
             }
             // Where operands are equal, each gets half of the derivative.
@@ -160,41 +155,9 @@ impl Binary {
                 let share = b.select(&won, &share, &number(0.0))?;
                 b.mul(t, &share)?
             }
-            (Binary::Pow, 0) => {
-                let slope = match literal_value(y) {
-                    Some(0.0) => return Ok(None),
-                    Some(n) => {
-                        let less = b.constant_like(&x.ty, n - 1.0)?;
-                        let p = b.binary(Binary::Pow, x, &less)?;
-                        b.mul_scalar(&p, n)?
-                    }
-                    // The derivative of x⁰ is 0, also at x = 0, where y·x^(y-1) would be 0·∞.
-                    None => {
-                        let (zero, one) = (b.constant_like(&y.ty, 0.0)?, b.constant_like(&y.ty, 1.0)?);
-                        let flat = b.eq(y, &zero)?;
-                        let less = b.add_scalar(y, -1.0)?;
-                        let less = b.select(&flat, &one, &less)?;
-                        let p = b.binary(Binary::Pow, x, &less)?;
-                        b.mul(y, &p)?
-                    }
-                };
-                b.mul(t, &slope)?
-            }
             (Binary::Pow, _) => {
-                let log = match literal_value(x) {
-                    Some(0.0) => return Ok(None),
-                    Some(base) if base > 0.0 || !z.ty.dtype.is_complex() => {
-                        b.constant_like(&z.ty, base.ln())?
-                    }
-                    // The power is 0 where the base is 0, so ln 1 replaces ln 0.
-                    _ => {
-                        let (zero, one) = (b.constant_like(&x.ty, 0.0)?, b.constant_like(&x.ty, 1.0)?);
-                        let none = b.eq(x, &zero)?;
-                        let safe = b.select(&none, &one, x)?;
-                        b.log(&safe)?
-                    }
-                };
-                let slope = b.mul(&log, z)?;
+                let slope = if k == 0 { base_slope(b, x, y)? } else { exponent_slope(b, x, z)? };
+                let Some(slope) = slope else { return Ok(None) };
                 b.mul(t, &slope)?
             }
             (Binary::Atan2, _) => {
@@ -230,6 +193,52 @@ impl Binary {
             _ => return Ok(None),
         }))
     }
+}
+
+/// Returns the derivative of the remainder along y: it is x - y·trunc(x/y).
+fn divisor_slope(b: &mut Builder, x: &Value, y: &Value) -> Result<Value> {
+    let q = b.div(x, y)?;
+    let (sign, size) = (b.unary(Unary::Sign, &q)?, b.unary(Unary::Abs, &q)?);
+    let floor = b.unary(Unary::Floor, &size)?;
+    let slope = b.mul(&sign, &floor)?;
+    b.neg(&slope)
+}
+
+/// Returns the derivative of x^y along x; `None` is zero.
+fn base_slope(b: &mut Builder, x: &Value, y: &Value) -> Result<Option<Value>> {
+    Ok(Some(match literal_value(y) {
+        Some(0.0) => return Ok(None),
+        Some(n) => {
+            let less = b.constant_like(&x.ty, n - 1.0)?;
+            let p = b.binary(Binary::Pow, x, &less)?;
+            b.mul_scalar(&p, n)?
+        }
+        // The derivative of x⁰ is 0, also at x = 0, where y·x^(y-1) would be 0·∞.
+        None => {
+            let (zero, one) = (b.constant_like(&y.ty, 0.0)?, b.constant_like(&y.ty, 1.0)?);
+            let flat = b.eq(y, &zero)?;
+            let less = b.add_scalar(y, -1.0)?;
+            let less = b.select(&flat, &one, &less)?;
+            let p = b.binary(Binary::Pow, x, &less)?;
+            b.mul(y, &p)?
+        }
+    }))
+}
+
+/// Returns the derivative of z = x^y along y; `None` is zero.
+fn exponent_slope(b: &mut Builder, x: &Value, z: &Value) -> Result<Option<Value>> {
+    let log = match literal_value(x) {
+        Some(0.0) => return Ok(None),
+        Some(base) if base > 0.0 || !z.ty.dtype.is_complex() => b.constant_like(&z.ty, base.ln())?,
+        // The power is 0 where the base is 0, so ln 1 replaces ln 0.
+        _ => {
+            let (zero, one) = (b.constant_like(&x.ty, 0.0)?, b.constant_like(&x.ty, 1.0)?);
+            let none = b.eq(x, &zero)?;
+            let safe = b.select(&none, &one, x)?;
+            b.log(&safe)?
+        }
+    };
+    b.mul(&log, z).map(Some)
 }
 
 /// Returns the value of a literal as `f64`; `None` for a variable.

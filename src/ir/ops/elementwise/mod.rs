@@ -20,7 +20,7 @@ use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::TypedOperand;
 use crate::ir::program::factors::{Dim, DimMap, Factors};
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, ScalarCode};
+use crate::ir::program::loop_nest::{Access, LoopNest, ScalarCode};
 
 /// A class of element types that a primitive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -227,11 +227,6 @@ pub(super) fn loop_nest(operands: &[ArrayType], result: &ArrayType, code: Scalar
         let loops: Vec<_> = ty.shape.iter().enumerate().map(at).collect();
         Access::from_loops(k, ty.dtype.storage(), &result.shape, &loops)
     };
-    LoopNest {
-        extents: result.shape.to_vec(),
-        rank,
-        dtype: result.dtype.storage(),
-        accesses: operands.iter().enumerate().map(read).collect(),
-        compute: Compute::Map(code),
-    }
+    let accesses = operands.iter().enumerate().map(read).collect();
+    LoopNest::map(result.shape.to_vec(), result.dtype.storage(), accesses, code)
 }

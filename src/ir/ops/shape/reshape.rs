@@ -102,64 +102,11 @@ fn paired_unit_dims(from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
 /// size 1 that shard it.
 fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let mut f = Factors::default();
-    let mut dims: [Vec<Vec<usize>>; 2] = [vec![Vec::new(); from.len()], vec![Vec::new(); to.len()]];
+    let mut dims: SideLoops = [vec![Vec::new(); from.len()], vec![Vec::new(); to.len()]];
     let empty = from.contains(&0);
-    if empty {
-        // in arrays without elements, dimensions that are equal share loops, from either end up to
-        // the first difference
-        let big = |s: &[usize]| (0..s.len()).filter(|d| s[*d] != 1).collect::<Vec<usize>>();
-        let (a, b) = (big(from), big(to));
-        let same = |(i, j): &(&usize, &usize)| from[**i] == to[**j];
-        let first = a.iter().zip(&b).take_while(same).count();
-        let last = a[first..].iter().rev().zip(b[first..].iter().rev()).take_while(same).count();
-        let (ends, others) = (a[a.len() - last..].iter(), b[b.len() - last..].iter());
-        for (&i, &j) in a[..first].iter().chain(ends).zip(b[..first].iter().chain(others)) {
-            let l = f.add_loop(from[i]);
-            dims[0][i].push(l);
-            dims[1][j].push(l);
-        }
-    } else {
-        let mut rest = [from.to_vec(), to.to_vec()];
-        let (mut at, mut done) = ([0, 0], [1usize, 1usize]);
-        loop {
-            for side in 0..2 {
-                while rest[side].get(at[side]) == Some(&1) {
-                    at[side] += 1;
-                }
-            }
-            if at[0] == from.len() || at[1] == to.len() {
-                break;
-            }
-            let left = [rest[0][at[0]], rest[1][at[1]]];
-            let common = if done[0] == done[1] { gcd(left[0], left[1]) } else { 1 };
-            if common > 1 {
-                let l = f.add_loop(common);
-                for side in 0..2 {
-                    dims[side][at[side]].push(l);
-                    done[side] *= common;
-                    rest[side][at[side]] /= common;
-                }
-                continue;
-            }
-            let sides: &[usize] = match done[0].cmp(&done[1]) {
-                std::cmp::Ordering::Equal => &[0, 1],
-                std::cmp::Ordering::Less => &[0],
-                std::cmp::Ordering::Greater => &[1],
-            };
-            for &side in sides {
-                let (mine, other) = (done[side], done[1 - side]);
-                let ratio = if sides.len() == 1 && other.is_multiple_of(mine) { other / mine } else { 1 };
-                let size = if ratio > 1 && left[side].is_multiple_of(ratio) { ratio } else { left[side] };
-                let l = f.add_loop(size);
-                f.loops[l].need_replication = side == 0;
-                dims[side][at[side]].push(l);
-                rest[side][at[side]] /= size;
-            }
-            for &side in sides {
-                let l = dims[side][at[side]].last().map_or(1, |l| f.loops[*l].size);
-                done[side] *= l;
-            }
-        }
+    match empty {
+        true => add_empty_loops(&mut f, &mut dims, from, to),
+        false => add_common_loops(&mut f, &mut dims, from, to),
     }
     for (i, j) in paired_unit_dims(from, to) {
         let l = f.add_loop(1);
@@ -185,6 +132,71 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
         }
     }
     f
+}
+
+/// The loops of each dimension of the operand and of the result.
+type SideLoops = [Vec<Vec<usize>>; 2];
+
+/// Adds the loops of a reshape of an array without elements.
+///
+/// Dimensions that are equal share loops, from either end up to the first difference.
+fn add_empty_loops(f: &mut Factors, dims: &mut SideLoops, from: &[usize], to: &[usize]) {
+    let big = |s: &[usize]| (0..s.len()).filter(|d| s[*d] != 1).collect::<Vec<usize>>();
+    let (a, b) = (big(from), big(to));
+    let same = |(i, j): &(&usize, &usize)| from[**i] == to[**j];
+    let first = a.iter().zip(&b).take_while(same).count();
+    let last = a[first..].iter().rev().zip(b[first..].iter().rev()).take_while(same).count();
+    let (ends, others) = (a[a.len() - last..].iter(), b[b.len() - last..].iter());
+    for (&i, &j) in a[..first].iter().chain(ends).zip(b[..first].iter().chain(others)) {
+        let l = f.add_loop(from[i]);
+        dims[0][i].push(l);
+        dims[1][j].push(l);
+    }
+}
+
+/// Adds the loops of a reshape for all dimensions up to the end of the shorter shape.
+fn add_common_loops(f: &mut Factors, dims: &mut SideLoops, from: &[usize], to: &[usize]) {
+    let mut rest = [from.to_vec(), to.to_vec()];
+    let (mut at, mut done) = ([0, 0], [1usize, 1usize]);
+    loop {
+        for side in 0..2 {
+            while rest[side].get(at[side]) == Some(&1) {
+                at[side] += 1;
+            }
+        }
+        if at[0] == from.len() || at[1] == to.len() {
+            break;
+        }
+        let left = [rest[0][at[0]], rest[1][at[1]]];
+        let common = if done[0] == done[1] { gcd(left[0], left[1]) } else { 1 };
+        if common > 1 {
+            let l = f.add_loop(common);
+            for side in 0..2 {
+                dims[side][at[side]].push(l);
+                done[side] *= common;
+                rest[side][at[side]] /= common;
+            }
+            continue;
+        }
+        let sides: &[usize] = match done[0].cmp(&done[1]) {
+            std::cmp::Ordering::Equal => &[0, 1],
+            std::cmp::Ordering::Less => &[0],
+            std::cmp::Ordering::Greater => &[1],
+        };
+        for &side in sides {
+            let (mine, other) = (done[side], done[1 - side]);
+            let ratio = if sides.len() == 1 && other.is_multiple_of(mine) { other / mine } else { 1 };
+            let size = if ratio > 1 && left[side].is_multiple_of(ratio) { ratio } else { left[side] };
+            let l = f.add_loop(size);
+            f.loops[l].need_replication = side == 0;
+            dims[side][at[side]].push(l);
+            rest[side][at[side]] /= size;
+        }
+        for &side in sides {
+            let l = dims[side][at[side]].last().map_or(1, |l| f.loops[*l].size);
+            done[side] *= l;
+        }
+    }
 }
 
 impl StructuralOp for Reshape {

@@ -13,8 +13,7 @@ use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
 use crate::ir::program::factors::{Dim, Factors, Linearity};
 use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
-    StridedRange,
+    Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
@@ -219,10 +218,7 @@ impl Primitive for ReduceWindow {
             pieces: self.windows.access_pieces(0, &extents, &dims),
             fill: identity_element(self.kind, dtype),
         }];
-        let code = ScalarCode::copy(dtype);
-        let body =
-            if dims.is_empty() { Compute::Map(code) } else { Compute::Reduce { reducer: combine, code } };
-        vec![LoopNest { extents, rank: y.rank(), dtype, accesses: reads, compute: body }]
+        vec![LoopNest::reduce(extents, y.rank(), dtype, reads, combine, ScalarCode::copy(dtype))]
     }
     fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {
         let over = self.windows.with_batch_dim();
@@ -319,12 +315,7 @@ impl Primitive for WindowExtreme {
         let step = self.windows.step_index(&mut code, rank, &dims, false);
         let none = ScalarArg::Const(Scalar::Int(i32::MAX.into()));
         code.push(ScalarOp::Select, DType::I32, DType::I32, &[is, step, none]);
-        let body = if dims.is_empty() {
-            Compute::Map(code)
-        } else {
-            Compute::Reduce { reducer: Reducer::Min, code }
-        };
-        vec![LoopNest { extents, rank, dtype: DType::I32, accesses: reads, compute: body }]
+        vec![LoopNest::reduce(extents, rank, DType::I32, reads, Reducer::Min, code)]
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::all_batched(Arc::new(WindowExtreme { windows: self.windows.with_batch_dim() }), false)
@@ -419,12 +410,7 @@ impl Primitive for WindowPick {
             dtype,
             &[is, ScalarArg::Access(1), ScalarArg::Const(Scalar::zero(dtype))],
         );
-        let body = if dims.is_empty() {
-            Compute::Map(code)
-        } else {
-            Compute::Reduce { reducer: Reducer::Add, code }
-        };
-        vec![LoopNest { extents, rank, dtype, accesses: reads, compute: body }]
+        vec![LoopNest::reduce(extents, rank, dtype, reads, Reducer::Add, code)]
     }
     fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {
         let (over, out) = (self.windows.with_batch_dim(), batch.out_sharding(self.out_sharding, 0));

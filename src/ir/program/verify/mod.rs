@@ -17,7 +17,9 @@ pub(crate) use result_types::types;
 pub(crate) use rules::{added_equations, collective, cotangents, factors, tangents, vmap};
 pub(crate) use typing_rules::typing_rules;
 
-use super::{Control, Equation, Input, Loop, LoopOperands, Op, Primitive, Program, TypedOperand};
+use super::{
+    Control, Equation, Input, Loop, LoopOperands, Op, Primitive, Program, ShardMapping, TypedOperand,
+};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
 use crate::core::types::{ArrayType, DType};
 
@@ -100,57 +102,49 @@ pub(crate) fn check(p: &Program) -> Checked<()> {
 fn check_equation(p: &Program, e: &Equation) -> Result<(), String> {
     let ins: Vec<PlainType> = e.inputs.iter().map(|i| plain_type(p, i)).collect();
     let outs: Vec<PlainType> = e.outputs.iter().map(|v| plain_type(p, &Input::Var(*v))).collect();
-    let fits = |what: &str, inner: &Program, given: &[PlainType], makes: Option<&[PlainType]>| {
-        let takes: Vec<PlainType> = inner.inputs.iter().map(|v| plain_type(inner, &Input::Var(*v))).collect();
-        check_same_types(given, &takes)
-            .map_err(|wrong| format!("{what}: values and inputs differ: {wrong}"))?;
-        let results: Vec<PlainType> = inner.outputs.iter().map(|o| plain_type(inner, o)).collect();
-        if let Some(makes) = makes {
-            check_same_types(makes, &results).map_err(|wrong| format!("{what}: results differ: {wrong}"))?;
-        }
-        Ok(())
+    let prim = match &e.op {
+        Op::Prim(prim) => prim,
+        Op::Control(c) => return check_control(c, &ins, &outs),
     };
-    match &e.op {
-        Op::Prim(prim) => {
-            let literal = |i: &Input| matches!(i, Input::Lit(_));
-            let operands = e.inputs.iter();
-            let operands: Vec<TypedOperand> =
-                operands.map(|i| TypedOperand::new(p.input_type(i), literal(i))).collect();
-            let shapes = prim.shapes(&operands).map_err(|fault| fault.message)?;
-            let makes: Vec<PlainType> =
-                shapes.iter().map(|(dtype, shape)| (*dtype, shape.to_vec())).collect();
-            check_same_types(&outs, &makes).map_err(|wrong| format!("its recorded types differ: {wrong}"))?;
-            let types: Vec<ArrayType> = operands.into_iter().map(|o| o.ty).collect();
-            factors(&prim.factors(&types, &shapes), &types, &shapes)
+    let literal = |i: &Input| matches!(i, Input::Lit(_));
+    let operands: Vec<TypedOperand> =
+        e.inputs.iter().map(|i| TypedOperand::new(p.input_type(i), literal(i))).collect();
+    let shapes = prim.shapes(&operands).map_err(|fault| fault.message)?;
+    let makes: Vec<PlainType> = shapes.iter().map(|(dtype, shape)| (*dtype, shape.to_vec())).collect();
+    check_same_types(&outs, &makes).map_err(|wrong| format!("its recorded types differ: {wrong}"))?;
+    let types: Vec<ArrayType> = operands.into_iter().map(|o| o.ty).collect();
+    factors(&prim.factors(&types, &shapes), &types, &shapes)
+}
+
+/// Checks that the nested programs of a control operation fit its values.
+fn check_control(c: &Control, ins: &[PlainType], outs: &[PlainType]) -> Result<(), String> {
+    match c {
+        Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
+            check_body("the body", body, ins, outs)
         }
-        Op::Control(Control::Jit { body, .. } | Control::AxisModes { body, .. }) => {
-            fits("the body", body, &ins, Some(&outs))
-        }
-        Op::Control(Control::Loop(l)) => {
-            let given = loop_inputs(l, &ins)?;
-            let mut makes = outs.clone();
+        Control::Loop(l) => {
+            let given = loop_inputs(l, ins)?;
+            let mut makes = outs.to_vec();
             for stacked in makes.iter_mut().skip(l.carry) {
                 unstack(stacked, l.length)?;
             }
             let carry = given.carry.clone();
-            fits("the body", &l.body, &given.into_body_inputs((DType::I32, Vec::new())), Some(&makes))?;
-            check_same_types(&carry, outs.get(..l.carry).unwrap_or(&outs))
-                .map_err(|wrong| format!("first and last carries differ: {wrong}"))
+            check_body("the body", &l.body, &given.into_body_inputs((DType::I32, Vec::new())), &makes)?;
+            check_carries(&carry, outs.get(..l.carry).unwrap_or(outs))
         }
-        Op::Control(Control::While { cond, body, cond_fixed, body_fixed }) => {
+        Control::While { cond, body, cond_fixed, body_fixed } => {
             let Some((for_cond, rest)) = ins.split_at_checked(*cond_fixed) else {
                 return Err(format!("{} inputs, and the condition has {cond_fixed}", ins.len()));
             };
             let Some((for_body, carry)) = rest.split_at_checked(*body_fixed) else {
                 return Err(format!("{} inputs, and the body has {body_fixed}", rest.len()));
             };
-            check_same_types(carry, &outs)
-                .map_err(|wrong| format!("first and last carries differ: {wrong}"))?;
+            check_carries(carry, outs)?;
             let holds = (DType::Bool, Vec::new());
-            fits("the condition", cond, &[for_cond, carry].concat(), Some(&[holds]))?;
-            fits("the body", body, &[for_body, carry].concat(), Some(carry))
+            check_body("the condition", cond, &[for_cond, carry].concat(), &[holds])?;
+            check_body("the body", body, &[for_body, carry].concat(), carry)
         }
-        Op::Control(Control::Cond { branches }) => {
+        Control::Cond { branches } => {
             let Some(((which, shape), rest)) = ins.split_first() else {
                 return Err("it has no branch index".into());
             };
@@ -159,39 +153,49 @@ fn check_equation(p: &Program, e: &Equation) -> Result<(), String> {
                 return Err(format!("{which}{shape:?} cannot select one of {} branches", branches.len()));
             }
             (branches.iter().enumerate())
-                .try_for_each(|(k, b)| fits(&format!("branch {k}"), b, rest, Some(&outs)))
+                .try_for_each(|(k, b)| check_body(&format!("branch {k}"), b, rest, outs))
         }
-        Op::Control(Control::ShardMap(m)) => {
-            let (takes, makes) = (m.body.inputs.len(), m.body.outputs.len());
-            if ins.len() != takes
-                || m.in_specs.len() != takes
-                || outs.len() != makes
-                || m.out_specs.len() != makes
-            {
-                return Err("the numbers of values, specs, and inputs and results of the body differ".into());
-            }
-            let inner = m.body.inputs.iter().map(|v| plain_type(&m.body, &Input::Var(*v)));
-            let results = m.body.outputs.iter().map(|o| plain_type(&m.body, o));
-            let sides =
-                (ins.iter().zip(inner).zip(&m.in_specs)).chain(outs.iter().zip(results).zip(&m.out_specs));
-            for ((full, block), spec) in sides {
-                let num_shards = |d: usize| -> usize {
-                    let cut = spec.dim(d).iter().filter(|a| m.axes.contains(**a));
-                    cut.map(|a| m.mesh.axis_size(*a).unwrap_or(1)).product()
-                };
-                let cut = |(d, n): (usize, &usize)| n.checked_mul(num_shards(d));
-                let joined: Option<Vec<usize>> = block.1.iter().enumerate().map(cut).collect();
-                if full.0 != block.0 || joined.as_ref() != Some(&full.1) {
-                    return Err(format!(
-                        "{}{:?} is not {}{:?} in blocks by {spec}",
-                        full.0, full.1, block.0, block.1
-                    ));
-                }
-            }
-            Ok(())
-        }
-        Op::Control(Control::Print { .. }) => check_same_types(&outs, &[]),
+        Control::ShardMap(m) => check_blocks(m, ins, outs),
+        Control::Print { .. } => check_same_types(outs, &[]),
     }
+}
+
+/// Checks that a nested program takes values of the types `given` and returns those of `makes`.
+fn check_body(what: &str, inner: &Program, given: &[PlainType], makes: &[PlainType]) -> Result<(), String> {
+    let takes: Vec<PlainType> = inner.inputs.iter().map(|v| plain_type(inner, &Input::Var(*v))).collect();
+    check_same_types(given, &takes).map_err(|wrong| format!("{what}: values and inputs differ: {wrong}"))?;
+    let results: Vec<PlainType> = inner.outputs.iter().map(|o| plain_type(inner, o)).collect();
+    check_same_types(makes, &results).map_err(|wrong| format!("{what}: results differ: {wrong}"))
+}
+
+fn check_carries(first: &[PlainType], last: &[PlainType]) -> Result<(), String> {
+    check_same_types(first, last).map_err(|wrong| format!("first and last carries differ: {wrong}"))
+}
+
+/// Checks that the values of a `shard_map` consist of the blocks that its body takes and returns.
+fn check_blocks(m: &ShardMapping, ins: &[PlainType], outs: &[PlainType]) -> Result<(), String> {
+    let (takes, makes) = (m.body.inputs.len(), m.body.outputs.len());
+    if ins.len() != takes || m.in_specs.len() != takes || outs.len() != makes || m.out_specs.len() != makes {
+        return Err("the numbers of values, specs, and inputs and results of the body differ".into());
+    }
+    let inner = m.body.inputs.iter().map(|v| plain_type(&m.body, &Input::Var(*v)));
+    let results = m.body.outputs.iter().map(|o| plain_type(&m.body, o));
+    let sides = (ins.iter().zip(inner).zip(&m.in_specs)).chain(outs.iter().zip(results).zip(&m.out_specs));
+    for ((full, block), spec) in sides {
+        let num_shards = |d: usize| -> usize {
+            let cut = spec.dim(d).iter().filter(|a| m.axes.contains(**a));
+            cut.map(|a| m.mesh.axis_size(*a).unwrap_or(1)).product()
+        };
+        let cut = |(d, n): (usize, &usize)| n.checked_mul(num_shards(d));
+        let joined: Option<Vec<usize>> = block.1.iter().enumerate().map(cut).collect();
+        if full.0 != block.0 || joined.as_ref() != Some(&full.1) {
+            return Err(format!(
+                "{}{:?} is not {}{:?} in blocks by {spec}",
+                full.0, full.1, block.0, block.1
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The type of a value without its sharding: the element type and the shape.

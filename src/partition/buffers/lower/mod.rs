@@ -122,21 +122,16 @@ impl<'p> ProgramLowering<'p, '_> {
     /// Counts a step as a consumer of each value that it reads, to know what may be fused.
     /// `at` is the first slot of the program that the step belongs to.
     fn count_readers(&mut self, step: &Step, at: Slot) {
-        let mut one = |s: Slot| self.num_readers[at + s] += 1;
-        match step {
-            Step::Fetch { .. } => {}
-            Step::Local { nest: loop_nest, .. } => {
-                let mut seen: SmallVec<[Slot; 4]> = SmallVec::new();
-                for p in loop_nest.accesses.iter().flat_map(|r| &r.pieces) {
-                    if let Source::Value(s) = p.source
-                        && !seen.contains(&s)
-                    {
-                        seen.push(s);
-                        one(s);
-                    }
-                }
+        if step.fetches().is_some() {
+            return;
+        }
+        let mut seen: SmallVec<[Slot; 4]> = SmallVec::new();
+        for slot in step.inputs() {
+            // a loop nest reads a value once, however many of its accesses do
+            if step.local().is_none() || !seen.contains(&slot) {
+                seen.push(slot);
+                self.num_readers[at + slot] += 1;
             }
-            _ => step.inputs().into_iter().for_each(one),
         }
     }
     /// Lowers one step.
