@@ -13,7 +13,7 @@ const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("api::display::picture", "svg table", "`Picture` has a method for each form that it is drawn in"),
     ("exec::compile::plan::matmul_fusion", "row_fusion", BACK_ENDS),
     ("ir::grad::jvp", "call cond loops shard_map", NESTED_PROGRAMS),
-    ("ir::grad::transpose", "call cond loops shard_map", NESTED_PROGRAMS),
+    ("ir::grad::transpose", "backward_loop call cond loops shard_map", NESTED_PROGRAMS),
     ("ir::ops::collective::reduce", "cast", TRANSPOSES),
     ("ir::ops::indexing::gather", "scatter", TRANSPOSES),
     ("ir::ops::slicing::pad", "slice", TRANSPOSES),

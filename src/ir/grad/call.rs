@@ -1,5 +1,6 @@
 //! Differentiates operations that call one program: `jit`, `checkpoint`, and regions of axis types.
 
+use super::Jvp;
 use super::jvp::{PrimalsAndTangents, Style, jvp};
 use super::linearize::{ResidualSource, linearize_with_policy};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
@@ -12,7 +13,7 @@ use crate::ir::program::{Builder, CheckpointPolicy, Control, Program, Value};
 use std::sync::Arc;
 
 /// Returns a flag for each operand that is true if it has a tangent.
-fn is_present(tangents: &[Option<Value>]) -> Vec<bool> {
+pub(super) fn is_present(tangents: &[Option<Value>]) -> Vec<bool> {
     tangents.iter().map(Option::is_some).collect()
 }
 
@@ -41,19 +42,10 @@ pub(super) fn jvp_jit(
     let jit =
         |body: Program| Control::Jit { body: Arc::new(body), policy: keep.clone(), recomputes: *recomputes };
     match style {
-        Style::Fused => {
-            let jvp = jvp(body, &active, style)?;
-            let all = [types, &select(types, &jvp.tangents)].concat();
-            let mut outs = b.control(jit(jvp.program), &with_tangents(ins, tangents), all);
-            let tans = spread_tangents(&jvp.tangents, outs.split_off(types.len()));
-            Ok((outs, tans))
-        }
-        // the linear part recomputes the primals from the operands
+        Style::Fused => jvp_fused(b, body, ins, tangents, types, |body, _| jit(body)),
         Style::Split if *keep == CheckpointPolicy::SaveNothing => {
             let outs = b.control(call.clone(), ins, types.to_vec());
-            let (tangent_body, has) = tangent_program(body, &active)?;
-            let tans = b.control(jit(tangent_body), &with_tangents(ins, tangents), select(types, &has));
-            Ok((outs, spread_tangents(&has, tans)))
+            Ok((outs, recomputed_tangents(b, body, ins, tangents, types, |body, _| jit(body))?))
         }
         Style::Split => {
             let lin = linearize_with_policy(body, &active, keep)?;
@@ -99,23 +91,54 @@ pub(super) fn jvp_modes(
     types: &[ArrayType],
     style: Style,
 ) -> Result<PrimalsAndTangents> {
-    let active = is_present(tangents);
-    let operands = with_tangents(ins, tangents);
-    if style == Style::Fused {
-        let jvp = jvp(body, &active, style)?;
-        let specs = [out_specs, &select(out_specs, &jvp.tangents)].concat();
-        let control = Control::AxisModes { body: Arc::new(jvp.program), out_specs: specs };
-        let all = [types, &select(types, &jvp.tangents)].concat();
-        let mut outs = b.control(control, &operands, all);
-        let tans = spread_tangents(&jvp.tangents, outs.split_off(types.len()));
-        return Ok((outs, tans));
+    let modes = |body: Program, out_specs| Control::AxisModes { body: Arc::new(body), out_specs };
+    match style {
+        Style::Fused => jvp_fused(b, body, ins, tangents, types, |body, has| {
+            modes(body, [out_specs, &select(out_specs, has)].concat())
+        }),
+        Style::Split => {
+            let same = Control::AxisModes { body: body.clone(), out_specs: out_specs.to_vec() };
+            let outs = b.control(same, ins, types.to_vec());
+            let tans = recomputed_tangents(b, body, ins, tangents, types, |body, has| {
+                modes(body, select(out_specs, has))
+            })?;
+            Ok((outs, tans))
+        }
     }
-    let same = Control::AxisModes { body: body.clone(), out_specs: out_specs.to_vec() };
-    let outs = b.control(same, ins, types.to_vec());
-    let (tangent_body, has) = tangent_program(body, &active)?;
-    let control = Control::AxisModes { body: Arc::new(tangent_body), out_specs: select(out_specs, &has) };
-    let tans = b.control(control, &operands, select(types, &has));
-    Ok((outs, spread_tangents(&has, tans)))
+}
+
+/// Emits one control operation for primals and tangents.
+///
+/// `control` makes it of the differentiated body and the flags of the results that have a tangent.
+pub(super) fn jvp_fused(
+    b: &mut Builder,
+    body: &Program,
+    ins: &[Value],
+    tangents: &[Option<Value>],
+    types: &[ArrayType],
+    control: impl FnOnce(Program, &[bool]) -> Control,
+) -> Result<PrimalsAndTangents> {
+    let Jvp { program, tangents: has } = jvp(body, &is_present(tangents), Style::Fused)?;
+    let all = [types, &select(types, &has)].concat();
+    let mut outs = b.control(control(program, &has), &with_tangents(ins, tangents), all);
+    let tans = spread_tangents(&has, outs.split_off(types.len()));
+    Ok((outs, tans))
+}
+
+/// Emits a control operation that recomputes the primals from the operands, and returns the
+/// tangents of the results. `control` is that of [`jvp_fused`].
+fn recomputed_tangents(
+    b: &mut Builder,
+    body: &Program,
+    ins: &[Value],
+    tangents: &[Option<Value>],
+    types: &[ArrayType],
+    control: impl FnOnce(Program, &[bool]) -> Control,
+) -> Result<Vec<Option<Value>>> {
+    let (tangent_body, has) = tangent_program(body, &is_present(tangents))?;
+    let control = control(tangent_body, &has);
+    let tans = b.control(control, &with_tangents(ins, tangents), select(types, &has));
+    Ok(spread_tangents(&has, tans))
 }
 
 /// Returns the cotangent types of the linear operands that have a cotangent.

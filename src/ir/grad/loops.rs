@@ -5,8 +5,7 @@
 //! all iterations, and the linear loop reads one slice of them in each iteration, in the same
 //! order. Residuals that depend only on loop-invariant operands are computed once, before the
 //! linear loop. The iteration number and slices of operands are passed to the linear loop directly.
-//! The transpose of the linear loop runs in the opposite order. Its carries are the cotangents of
-//! the carries, and the sums of the cotangents of loop-invariant operands.
+//! `backward_loop.rs` transposes the linear loop.
 //!
 //! A carry has a tangent (or cotangent) if its initial value or its next value has one. These
 //! carries are found by differentiating the body repeatedly, until no carry is added.
@@ -15,12 +14,10 @@ use super::Jvp;
 use super::call::spread_tangents;
 use super::jvp::{PrimalsAndTangents, Style, jvp};
 use super::linearize::{Linearized, linearize};
-use super::transpose::{CotangentExit, TransposedOp, TransposedProgram, body_builder, transpose};
-use super::util::{as_var, cotangent_types, fill_missing_with_zeros, input_types, new_input, stacked_type};
+use super::util::{as_var, count_set, fill_missing_with_zeros, new_input, stacked_type};
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::types::{ArrayType, DType};
 use crate::ir::program::dce::{dce, select, used_inputs};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{Builder, Control, Input, Loop, LoopOperands, Program, Value, Var};
 use std::sync::Arc;
 
@@ -270,121 +267,6 @@ fn jvp_split(
     let control = Control::Loop(Loop { body: Arc::new(program), ..new });
     let tans = b.control(control, &operands, select(types, &has));
     Ok((outs, spread_tangents(&has, tans)))
-}
-
-/// Returns the number of flags that are set.
-fn count_set(flags: &[bool]) -> usize {
-    flags.iter().filter(|f| **f).count()
-}
-
-/// Transposes a linear loop, in which all carries are tangents.
-pub(super) fn transpose_loop(
-    b: &mut Builder,
-    l: &Loop,
-    turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
-    let mut is_linear = turned.is_linear();
-    is_linear[l.fixed..l.fixed + l.carry].fill(true);
-    let of_body = [&[false][..], &is_linear].concat();
-    let given = turned.has_cotangent();
-    let mut carries = given[..l.carry].to_vec();
-    let body_types = input_types(&l.body);
-    let (fixed_linear, xs_linear) = (&is_linear[..l.fixed], &is_linear[l.fixed + l.carry..]);
-    let n_fixed = count_set(fixed_linear);
-    let back = loop {
-        // in the loop, sums of cotangents of loop-invariant operands keep their type; they are
-        // converted once, after the loop
-        let leave = |i| if i <= l.fixed { CotangentExit::Unreduced } else { CotangentExit::Fitted };
-        let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat(), leave)?;
-        let reached = &back.reached[n_fixed..n_fixed + l.carry];
-        if reached.iter().zip(&carries).all(|(r, c)| *c || !*r) {
-            break back;
-        }
-        carries.iter_mut().zip(reached).for_each(|(c, r)| *c |= r);
-    };
-    let TransposedProgram { program, reached } = back;
-    let (fixed_reached, rest) = reached.split_at(n_fixed);
-    let (carry_reached, xs_reached) = rest.split_at(l.carry);
-
-    // the inputs of the body are the iteration number, the loop-invariant operands without a
-    // tangent, the cotangents of the carries, the sums for loop-invariant operands, the slices
-    // without a tangent, and the slices of the stacked results' cotangents
-    let known = |flags: &[bool]| flags.iter().map(|f| !f).collect::<Vec<_>>();
-    let fixed_known = select(&body_types[1..1 + l.fixed], &known(fixed_linear));
-    let xs_known = select(&body_types[1 + l.fixed + l.carry..], &known(xs_linear));
-    let carry_types = cotangent_types(&select(&body_types[1 + l.fixed..1 + l.fixed + l.carry], &carries));
-    let sum_types = program.output_types()[..count_set(fixed_reached)].to_vec();
-    let ys_types = cotangent_types(&select(&l.body.output_types()[l.carry..], &given[l.carry..]));
-    let step_type = std::slice::from_ref(&body_types[0]);
-    let (mut inner, ins) =
-        body_builder(&[step_type, &fixed_known, &carry_types, &sum_types, &xs_known, &ys_types].concat());
-    let mut rest = ins.clone().into_iter();
-    let mut take = |n: usize| rest.by_ref().take(n).collect::<Vec<Value>>();
-    let (step, fixed_in, carry_in) = (take(1), take(fixed_known.len()), take(carry_types.len()));
-    let (sums_in, xs_in, ys_in) = (take(sum_types.len()), take(xs_known.len()), take(ys_types.len()));
-    // the transposed program takes its nonlinear inputs in the order of the body, then the
-    // cotangents
-    let outs = inner.inline(&program, &[step, fixed_in, xs_in, carry_in, ys_in].concat());
-    let mut outs = outs.into_iter();
-    let mut results = Vec::new();
-    let fixed_cts: Vec<Value> = outs.by_ref().take(count_set(fixed_reached)).collect();
-    let mut carry_cts = outs.by_ref().take(count_set(carry_reached));
-    for ((has, ty), reached) in carries.iter().zip(&body_types[1 + l.fixed..]).zip(carry_reached) {
-        let ct = if *reached { carry_cts.next() } else { None };
-        if *has {
-            results.push(match ct {
-                Some(ct) => ct,
-                None => inner.zeros(&cotangent_type(ty))?,
-            });
-        }
-    }
-    drop(carry_cts);
-    for (sum, ct) in sums_in.iter().zip(&fixed_cts) {
-        results.push(inner.accumulate_cotangent(sum, ct)?);
-    }
-    let (n_carry, n_sums) = (carry_types.len(), sum_types.len());
-    results.extend(outs);
-    let new = Loop {
-        body: Arc::new(dce(&inner.finish(&results))),
-        reverse: !l.reverse,
-        fixed: fixed_known.len(),
-        carry: n_carry + n_sums,
-        ..l.clone()
-    };
-
-    // The operands of the loop are in the same order.
-    let of = |range: std::ops::Range<usize>| turned.operands[range].iter().flatten().cloned();
-    let mut operands: Vec<Value> = of(0..l.fixed).collect();
-    for ((has, ct), ty) in carries.iter().zip(turned.cts).zip(&body_types[1 + l.fixed..]) {
-        if *has {
-            operands.push(match ct {
-                Some(ct) => ct.clone(),
-                None => b.zeros(&cotangent_type(ty))?,
-            });
-        }
-    }
-    for ty in &sum_types {
-        operands.push(b.zeros(ty)?);
-    }
-    operands.extend(of(l.fixed + l.carry..turned.operands.len()));
-    operands.extend(turned.cts[l.carry..].iter().flatten().cloned());
-    let xs_types = select(&select(&turned.types[l.fixed + l.carry..], xs_linear), xs_reached);
-    let types = [carry_types, sum_types, cotangent_types(&xs_types)].concat();
-    let mut outs = b.control(Control::Loop(new), &operands, types);
-    let of_xs = outs.split_off(n_carry + n_sums);
-    let of_fixed = outs.split_off(n_carry);
-
-    // assign the results to the operands
-    let mut of_fixed = spread_tangents(fixed_reached, of_fixed).into_iter();
-    let of_carry = spread_tangents(&carries, outs);
-    let mut of_xs = spread_tangents(xs_reached, of_xs).into_iter();
-    let next = |linear: &bool, list: &mut dyn Iterator<Item = Option<Value>>| {
-        if *linear { list.next().flatten() } else { None }
-    };
-    let mut all: Vec<Option<Value>> = fixed_linear.iter().map(|f| next(f, &mut of_fixed)).collect();
-    all.extend(of_carry);
-    all.extend(xs_linear.iter().map(|f| next(f, &mut of_xs)));
-    Ok(all)
 }
 
 /// Returns the error for reverse mode through a loop whose number of iterations is unknown.

@@ -19,6 +19,7 @@
 //! shardings. Contributions to one cotangent that are partial values over explicit axes are added
 //! before they are converted (`unreduced`).
 
+mod backward_loop;
 mod call;
 mod cond;
 mod custom;

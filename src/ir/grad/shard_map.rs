@@ -9,8 +9,8 @@
 //! its number of replicas when it enters, and the cotangent of an operand is summed over the axes
 //! over which the operand was replicated.
 
-use super::call::{spread_tangents, with_tangents};
-use super::jvp::{PrimalsAndTangents, Style, jvp};
+use super::call::{is_present, jvp_fused, spread_tangents};
+use super::jvp::{PrimalsAndTangents, Style};
 use super::linearize::{ResidualSource, linearize};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{input_types, inputs};
@@ -101,21 +101,28 @@ pub(super) fn jvp_shard_map(
     types: &[ArrayType],
     style: Style,
 ) -> Result<PrimalsAndTangents> {
-    let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
-    let tangent_specs = select(&m.in_specs, &active);
-    if style == Style::Fused {
-        let jvp = jvp(&m.body, &active, style)?;
-        let mapping = ShardMapping {
-            body: Arc::new(jvp.program),
-            in_specs: [&m.in_specs[..], &tangent_specs].concat(),
-            out_specs: [&m.out_specs[..], &select(&m.out_specs, &jvp.tangents)].concat(),
-            ..m.clone()
-        };
-        let all = [types, &select(types, &jvp.tangents)].concat();
-        let mut outs = b.control(Control::ShardMap(mapping), &with_tangents(ins, tangents), all);
-        let tans = spread_tangents(&jvp.tangents, outs.split_off(types.len()));
-        return Ok((outs, tans));
+    match style {
+        Style::Fused => jvp_fused(b, &m.body, ins, tangents, types, |body, has| {
+            Control::ShardMap(ShardMapping {
+                body: Arc::new(body),
+                in_specs: [&m.in_specs[..], &select(&m.in_specs, &is_present(tangents))].concat(),
+                out_specs: [&m.out_specs[..], &select(&m.out_specs, has)].concat(),
+                ..m.clone()
+            })
+        }),
+        Style::Split => jvp_split(b, m, ins, tangents, types),
     }
+}
+
+/// Emits a `shard_map` for primals and residuals, and a linear one for tangents.
+fn jvp_split(
+    b: &mut Builder,
+    m: &ShardMapping,
+    ins: &[Value],
+    tangents: &[Option<Value>],
+    types: &[ArrayType],
+) -> Result<PrimalsAndTangents> {
+    let active = is_present(tangents);
     let lin = linearize(&m.body, &active)?;
     let (mut found, forward) = lin.residual_sources();
     let n = types.len();
@@ -167,7 +174,7 @@ pub(super) fn jvp_shard_map(
         inner_types.push(ty);
     }
     operands.extend(tangents.iter().flatten().cloned());
-    specs.extend(tangent_specs);
+    specs.extend(select(&m.in_specs, &active));
     inner_types.extend(input_types(&lin.linear).split_off(lin.residuals));
     let mut inner = Builder::new();
     let mut values = inputs(&mut inner, inner_types);

@@ -2,7 +2,7 @@
 
 use super::unreduced::UnreducedCotangents;
 use super::util::{as_var, input_types, inputs};
-use super::{call, cond, loops, shard_map};
+use super::{backward_loop, call, cond, loops, shard_map};
 use crate::core::diagnostic::Result;
 use crate::core::mesh::{Axes, AxisType};
 use crate::core::types::ArrayType;
@@ -113,25 +113,9 @@ pub(super) fn backward_pass(
     given: &[Option<Value>],
     leave: impl Fn(usize) -> CotangentExit,
 ) -> Result<Vec<Option<Value>>> {
-    let mut known: Env<Value> = Env::new(program, []);
-    for (v, value) in program.inputs.iter().zip(values) {
-        known.bind(&[*v], value.clone());
-    }
     let outer = b.context().clone();
-    let recomputed = EquationContext { phase: Phase::Recomputed, ..outer.clone() };
     let backward = EquationContext { phase: Phase::Backward, ..outer.clone() };
-    let mut linear: Vec<&Equation> = Vec::new();
-    for e in &program.equations {
-        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.try_get(i)).collect();
-        let Some(ins) = ins else {
-            linear.push(e);
-            continue;
-        };
-        b.set_context(recomputed.of(e));
-        let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
-        known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
-    }
-
+    let (known, linear) = recompute(b, program, values);
     let mut cts = vec![CotangentSum::default(); program.vars.len()];
     b.set_context(backward.clone());
     for (output, ct) in program.outputs.iter().zip(given) {
@@ -186,6 +170,32 @@ pub(super) fn backward_pass(
     }
     b.set_context(outer);
     Ok(back)
+}
+
+/// Emits the nonlinear equations of a program, and returns the values that do not depend on linear
+/// inputs, with the other equations.
+fn recompute<'p>(
+    b: &mut Builder,
+    program: &'p Program,
+    values: &[Option<Value>],
+) -> (Env<Value>, Vec<&'p Equation>) {
+    let mut known: Env<Value> = Env::new(program, []);
+    for (v, value) in program.inputs.iter().zip(values) {
+        known.bind(&[*v], value.clone());
+    }
+    let recomputed = EquationContext { phase: Phase::Recomputed, ..b.context().clone() };
+    let mut linear: Vec<&Equation> = Vec::new();
+    for e in &program.equations {
+        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.try_get(i)).collect();
+        let Some(ins) = ins else {
+            linear.push(e);
+            continue;
+        };
+        b.set_context(recomputed.of(e));
+        let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
+    }
+    (known, linear)
 }
 
 /// The cotangents of a variable, with one sum for each type.
@@ -258,7 +268,7 @@ fn transpose_equation(
         }
         Op::Control(call @ Control::Jit { .. }) => call::transpose_jit(b, call, turned),
         Op::Control(Control::AxisModes { body, .. }) => call::transpose_modes(b, body, turned),
-        Op::Control(Control::Loop(l)) => loops::transpose_loop(b, l, turned),
+        Op::Control(Control::Loop(l)) => backward_loop::transpose_loop(b, l, turned),
         Op::Control(Control::While { .. }) => Err(loops::while_not_reversible(b)),
         Op::Control(Control::Cond { branches }) => cond::transpose_cond(b, branches, turned),
         Op::Control(Control::ShardMap(m)) => shard_map::transpose_shard_map(b, m, turned),

@@ -84,3 +84,8 @@ pub(super) fn as_var(input: &Input) -> Option<Var> {
 pub(super) fn cotangent_types(types: &[ArrayType]) -> Vec<ArrayType> {
     types.iter().map(cotangent_type).collect()
 }
+
+/// Returns the number of flags that are set.
+pub(super) fn count_set(flags: &[bool]) -> usize {
+    flags.iter().filter(|f| **f).count()
+}
