@@ -11,6 +11,7 @@ use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
 use crate::core::diagnostic::Result;
 use crate::exec::runtime::thread_pool;
 use crate::partition::Slot;
+use crate::partition::fusion::space::elementwise_order;
 
 /// The minimum size, in bytes, of a result that is stored past the caches.
 const MIN_STREAM_BYTES: usize = 16 << 20;
@@ -37,9 +38,8 @@ pub(crate) fn bind(
     in_loop: bool,
     over: &[(Slot, Slot)],
 ) -> Result<ElementwiseKernel> {
-    let (lo, hi, n) = segments::iteration_space(g, group);
-    let order: Vec<usize> = (0..n).filter(|d| hi[*d] - lo[*d] != 1).collect();
-    let outs = stored_values(g, group);
+    let order = elementwise_order(g, group);
+    let outs: Vec<Slot> = g.stored_members(group).collect();
     let stream = !in_loop
         && over.is_empty()
         && outs.len() == 1
@@ -64,12 +64,6 @@ pub(crate) fn bind(
     let step = ((tiles.ext[split_dim] + requested_tasks - 1) / requested_tasks).max(1);
     let task_indices = (step + quantum - 1) / quantum * quantum;
     Ok(ElementwiseKernel { tiles, split_dim, task_indices, cost_us })
-}
-
-/// Returns the values in memory that the elementwise operations of a group compute.
-pub(crate) fn stored_values(g: &FusionPlan<'_, '_>, group: usize) -> Vec<Slot> {
-    let outs = g.groups[group].members.iter().map(|m| g.elementwise_op(m.op).out);
-    outs.filter(|o| g.materialized[*o]).collect()
 }
 
 /// Returns the approximate cost of a tile program, in microseconds.

@@ -19,7 +19,6 @@ use std::mem::MaybeUninit;
 mod bind;
 mod rows;
 pub(crate) use bind::bind;
-pub(crate) use rows::RowDims;
 
 /// An operand or the result of a matmul.
 #[derive(Clone, Copy, Debug)]
@@ -129,10 +128,6 @@ impl TaskKernel for MatmulKernel {
 const SMALL_TILE_BYTES: usize = 256;
 
 impl MatmulKernel {
-    /// Returns the slot of the result.
-    pub(crate) fn result_slot(&self) -> u32 {
-        self.c.slot
-    }
     /// Returns the number of matrices in the batch, and of tile rows and tile columns in each.
     fn tile_counts(&self) -> (i64, i64, i64) {
         let size = |d: Option<usize>| d.map_or(1, |d| self.ext[d]);

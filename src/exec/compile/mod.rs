@@ -13,7 +13,7 @@
 //! | 4 share memory | `plan::result_views`, `plan::reuse`, `plan::scatter_chains` | results that are views of arguments; donated buffers; in-place updates |
 //! | 5 generate code | `codegen` | a tile program for each iteration space |
 //! | 6 bind | `plan::bind`, and a module for each kind of kernel | kernels with addresses and tasks (`task_kernel`) |
-//! | 7 fuse rows | `plan::row_fusion`, `plan::matmul_fusion`, `row_program` | chains of kernels that run a batch of rows at a time, in cache |
+//! | 7 fuse rows | `plan::row_fusion`, `row_program` | chains of kernels that run a batch of rows at a time, in cache |
 //! | 8 allocate | `plan::allocate`, `arena` | an offset for each value that has no buffer yet |
 //! | 9 schedule | `plan::build` | levels of independent nodes, with a barrier after each |
 //!

@@ -5,16 +5,21 @@
 //! 16-bit floats accumulate in float32, operands that a reduction cannot read as one affine map are
 //! copied to separate values, and nested programs are operations.
 
+mod access_box;
 pub(crate) mod index;
 pub(crate) mod lower;
+mod value;
 
-use self::index::{LoopVec, MAX_LOOPS, NO_LOOP, extents};
+pub(crate) use access_box::{AccessBox, CopyBox, OperandAccess, ShardBox};
+pub(crate) use value::{BufferValue, UseCount};
+
+use self::index::{LoopVec, MAX_LOOPS, extents};
 use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::types::{DType, Scalar};
 use crate::core::util::small_sort;
 use crate::ir::program::RowKernel;
 use crate::ir::program::loop_nest::{DynamicIndex, Reducer, ScalarCode, Source};
-use crate::partition::{DimLayout, Layout, PrintOperand, Slot, StepOrigin};
+use crate::partition::{PrintOperand, Slot};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -22,108 +27,6 @@ use std::sync::Arc;
 
 /// Computes the strides of a value, in elements, from its slot and shape.
 pub(crate) type StrideFn<'s> = dyn Fn(Slot, &[usize]) -> LoopVec + 's;
-
-/// A value in memory: its element type, shape, strides and aliases.
-#[derive(Clone, Debug)]
-pub(crate) struct BufferValue<'p> {
-    /// The element type in memory.
-    pub(crate) dtype: DType,
-    /// The shape.
-    /// A partial value has a leading dimension over its partials.
-    pub(crate) shape: Shape,
-    /// The number of partials; 1 if the value is fully reduced.
-    pub(crate) num_partials: usize,
-    /// The sub-axes that index the partials.
-    pub(crate) partial_layout: DimLayout,
-    /// The strides, in elements.
-    pub(crate) strides: LoopVec,
-    /// The value whose buffer it shares in the same linear order; `None` if it has a separate one.
-    pub(crate) alias: Option<Slot>,
-    /// The layout in the partitioned program; `None` for temporary values of the compiler.
-    pub(crate) layout: Option<&'p Layout>,
-    /// The origin of the step that computes it, and true if the step combines partials of devices.
-    /// `None` for inputs and for temporary values; a copy or transpose has that of the original.
-    pub(crate) origin: Option<(&'p StepOrigin, bool)>,
-}
-
-/// A box of the consumer's loop indices, in which an access is one affine map or one constant.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AccessBox {
-    /// The value or constant that is read.
-    pub(crate) source: Source,
-    /// The first index of each loop.
-    pub(crate) lo: LoopVec,
-    /// The end of each loop (exclusive).
-    pub(crate) hi: LoopVec,
-    /// The offset of the element at index 0 of all loops, in elements.
-    pub(crate) offset: i64,
-    /// The elements from one index of each loop to the next.
-    pub(crate) strides: LoopVec,
-    /// For each source dimension, the loop that it follows with coefficient 1, or [`NO_LOOP`].
-    pub(crate) dim_loops: [u8; MAX_LOOPS],
-    /// For each source dimension, its index minus that of the loop that it follows.
-    pub(crate) dim_shifts: LoopVec,
-    /// The number of source dimensions.
-    pub(crate) rank: usize,
-}
-
-impl AccessBox {
-    /// Creates a box over all loops in which every index reads the same element.
-    /// `rank` is the number of source dimensions.
-    pub(crate) fn broadcast(source: Source, ext: &LoopVec, rank: usize) -> AccessBox {
-        let (dim_loops, dim_shifts) = ([NO_LOOP; MAX_LOOPS], [0; MAX_LOOPS]);
-        AccessBox {
-            source,
-            lo: [0; MAX_LOOPS],
-            hi: *ext,
-            offset: 0,
-            strides: [0; MAX_LOOPS],
-            dim_loops,
-            dim_shifts,
-            rank,
-        }
-    }
-    /// Returns the shifts if there are `n` source dimensions and dimension d follows loop d.
-    pub(crate) fn identity_shift(&self, n: usize) -> Option<LoopVec> {
-        (self.rank == n && (0..n).all(|d| self.dim_loops[d] as usize == d)).then_some(self.dim_shifts)
-    }
-    /// Returns the loop of each source dimension if each of `n` loops is followed once, unshifted.
-    pub(crate) fn permutation(&self, n: usize) -> Option<[u8; MAX_LOOPS]> {
-        let mut seen = [false; MAX_LOOPS];
-        let fine = self.rank == n
-            && (0..n).all(|d| {
-                let l = self.dim_loops[d];
-                l != NO_LOOP && self.dim_shifts[d] == 0 && !std::mem::replace(&mut seen[l as usize], true)
-            });
-        fine.then_some(self.dim_loops)
-    }
-    /// Returns true if the box contains all indices of the loops.
-    pub(crate) fn covers(&self, ext: &LoopVec, n: usize) -> bool {
-        (0..n).all(|d| self.lo[d] <= 0 && self.hi[d] >= ext[d])
-    }
-}
-
-/// The access of an operand: disjoint boxes, and a fill value elsewhere.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OperandAccess {
-    /// The element type.
-    pub(crate) dtype: DType,
-    /// The value at indices that no box contains.
-    pub(crate) fill: Scalar,
-    /// The disjoint boxes.
-    pub(crate) boxes: SmallVec<[AccessBox; 1]>,
-}
-
-impl OperandAccess {
-    /// Returns true if the access is one affine map, or one constant, over all loops.
-    pub(crate) fn is_single_box(&self, ext: &LoopVec, n: usize) -> bool {
-        match &self.boxes[..] {
-            [] => true,
-            [p] => p.covers(ext, n),
-            _ => false,
-        }
-    }
-}
 
 /// An elementwise operation.
 #[derive(Clone, Debug)]
@@ -140,15 +43,6 @@ pub(crate) struct ElementwiseOp<'p> {
     pub(crate) code: Cow<'p, ScalarCode>,
     /// The loop that the code calls loop 0: 1 if loop 0 runs over partials, otherwise 0.
     pub(crate) code_loop_base: usize,
-}
-
-/// The box of loop indices that one shard contributes to a reduction, a gather or a scatter.
-#[derive(Clone, Debug)]
-pub(crate) struct ShardBox {
-    /// The first index of each loop.
-    pub(crate) lo: LoopVec,
-    /// The end of each loop (exclusive).
-    pub(crate) hi: LoopVec,
 }
 
 /// The loops of a reduction or a contraction, with the operands.
@@ -182,6 +76,11 @@ pub(crate) struct ReductionOp<'p> {
 }
 
 impl ReductionLoops {
+    /// Returns the shard boxes that contain terms.
+    pub(crate) fn filled_boxes(&self) -> impl Iterator<Item = &ShardBox> {
+        let is_filled = |s: &&ShardBox| (self.rank..self.num_loops).all(|l| s.lo[l] < s.hi[l]);
+        self.partials.iter().flatten().filter(is_filled)
+    }
     /// Permutes the loops of the result: loop `l` becomes loop `to[l]`.
     /// The terms and the order of addition do not change.
     pub(crate) fn permute_result_loops(&mut self, to: &[u8; MAX_LOOPS]) {
@@ -291,19 +190,6 @@ impl GatherScatterOp {
         let was = root(&self.reads[0])?;
         self.reads[1..].iter().all(|o| root(o) != Some(was)).then_some(was)
     }
-}
-
-/// A strided box that a pack operation copies.
-#[derive(Clone, Debug)]
-pub(crate) struct CopyBox {
-    /// The value or constant that is copied.
-    pub(crate) from: Source,
-    /// The box sizes.
-    pub(crate) ext: LoopVec,
-    /// The offset of the first element read and the strides, in elements.
-    pub(crate) src: (i64, LoopVec),
-    /// The offset of the first element written and the strides, in elements.
-    pub(crate) dst: (i64, LoopVec),
 }
 
 /// A loop with a known trip count; pairs of slots are (outside, inside) unless noted.
@@ -513,22 +399,6 @@ impl<'p> BufferOp<'p> {
     }
 }
 
-/// The uses of a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct UseCount {
-    /// The number of operations that read it.
-    pub(crate) readers: u32,
-    /// True if it is a result of the program.
-    pub(crate) result: bool,
-}
-
-impl UseCount {
-    /// An unused value.
-    pub(crate) const NONE: UseCount = UseCount { readers: 0, result: false };
-    /// A value that a single operation reads.
-    pub(crate) const ONCE: UseCount = UseCount { readers: 1, result: false };
-}
-
 /// A per-device program as a list of operations over buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferProgram<'p> {
@@ -556,6 +426,15 @@ impl BufferProgram<'_> {
     pub(crate) fn value_bytes(&self, s: Slot) -> usize {
         let v = &self.values[s];
         v.shape.num_elements().saturating_mul(v.dtype.size())
+    }
+    /// Returns true if the total size of all values is so small that no sum of sizes can overflow.
+    pub(crate) fn is_countable(&self) -> bool {
+        fn total_bytes(flow: &BufferProgram<'_>) -> u128 {
+            let nested = flow.ops.iter().flat_map(BufferOp::nested_programs).map(total_bytes);
+            // carries have two buffers
+            nested.chain((0..flow.values.len()).map(|s| 2 * flow.value_bytes(s) as u128)).sum()
+        }
+        total_bytes(self) <= 1 << 62
     }
     /// Counts the uses of every value.
     pub(crate) fn count_uses(&mut self) {

@@ -1,5 +1,6 @@
 //! Tests of per-device programs: execution on separate device memories against a plain evaluation.
 
+mod fusion;
 mod golden;
 mod manual;
 mod oracle;

@@ -16,6 +16,7 @@ use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::ir::{AccessBox, OperandAccess};
 use crate::ir::program::loop_nest::{ScalarArg, ScalarCode, ScalarOp, Source};
 use crate::partition::Slot;
+use crate::partition::fusion::space::{iteration_space, member_box};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -32,38 +33,6 @@ pub(crate) struct CodegenRequest<'a> {
     pub(crate) overwrites: &'a [(Slot, Slot)],
     /// The offset that is added to slot numbers.
     pub(crate) slot_base: u32,
-}
-
-/// Returns the iteration space of a group: first index, end, and number of loops.
-/// It is the box that the stored members cover, or the loops of the reduction.
-pub(crate) fn iteration_space(g: &FusionPlan<'_, '_>, group: usize) -> (LoopVec, LoopVec, usize) {
-    if let FusionRoot::Reduction(k) = g.groups[group].root {
-        let f = g.reduction_loops(k);
-        return ([0; MAX_LOOPS], f.ext, f.num_loops);
-    }
-    let (mut lo, mut hi, mut n) = ([i64::MAX; MAX_LOOPS], [i64::MIN; MAX_LOOPS], 0);
-    for m in g.groups[group].members.iter().filter(|m| g.materialized[g.elementwise_op(m.op).out]) {
-        let (a, b) = member_box(g, m);
-        n = g.elementwise_op(m.op).num_loops;
-        for d in 0..MAX_LOOPS {
-            (lo[d], hi[d]) = (lo[d].min(a[d]), hi[d].max(b[d]));
-        }
-    }
-    if lo[0] == i64::MAX {
-        return ([0; MAX_LOOPS], [0; MAX_LOOPS], 0);
-    }
-    (lo, hi, n)
-}
-
-/// Returns the box of a member in the iteration space of its group.
-fn member_box(g: &FusionPlan<'_, '_>, m: &FusionMember) -> (LoopVec, LoopVec) {
-    let map = g.elementwise_op(m.op);
-    let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
-    for l in 0..map.num_loops {
-        let d = m.dims[l] as usize;
-        (lo[d], hi[d]) = (m.shift[l], m.shift[l] + map.ext[l]);
-    }
-    (lo, hi)
 }
 
 /// The state of code generation for one group.

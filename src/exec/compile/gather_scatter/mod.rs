@@ -237,10 +237,6 @@ impl GatherScatterKernel {
     pub(crate) fn is_scatter(&self) -> bool {
         self.scatter.is_some()
     }
-    /// Returns the slot of the result.
-    pub(crate) fn result_slot(&self) -> u32 {
-        self.out
-    }
     /// Computes the queries `rows` of a gather, or the result rows `rows` of a scatter.
     ///
     /// # Safety

@@ -1,31 +1,21 @@
 //! Binds matmuls to memory, and chooses their tiles.
 
 use super::{ContractionBlock, MatmulKernel, MatrixOperand};
-use crate::core::diagnostic::Result;
+use crate::core::diagnostic::{Error, Result};
 use crate::core::types::DType;
 use crate::exec::compile::codegen::segments;
 use crate::exec::compile::codegen::segments::CodegenRequest;
 use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
-use crate::exec::compile::ir::{OperandAccess, ReductionLoops};
+use crate::exec::compile::index::LoopVec;
+use crate::exec::compile::ir::ReductionLoops;
 use crate::exec::runtime::thread_pool;
 use crate::ir::program::loop_nest::{ScalarArg, ScalarOp, Source};
 use crate::kernels::gemm::{PANEL_TERMS, ProductKind};
 use crate::partition::Slot;
+use crate::partition::fusion::matmul::{MatmulOperand, MatmulSpace, matmul_flops_per_us};
 use smallvec::SmallVec;
-
-/// The role of a dimension of the result.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum DimClass {
-    /// Only the left operand has it.
-    Row,
-    /// Only the right operand has it.
-    Column,
-    /// Both operands have it, or neither.
-    Batch,
-}
 
 /// Binds the matmul of a group to memory.
 /// If the result is computed in the memory of another value, `same` is that value. `over` lists the
@@ -40,10 +30,15 @@ pub(crate) fn bind(
     let FusionRoot::Matmul(k) = g.groups[group].root else { unreachable!("the root is a matmul") };
     let f = g.reduction_loops(k);
     let v = &g.program.values[f.out];
-    let mut space = ResultSpace::new(g, group, base, same, over)?;
-    space.merge_dims();
-    let (row_dim, column_dim) = (space.largest(DimClass::Row), space.largest(DimClass::Column));
-    let method = ProductKind::for_shape(space.total(DimClass::Row), space.total(DimClass::Column));
+    let space = MatmulSpace::new(g, group, same);
+    let epilogue = bind_epilogue(g, group, &space, base, same, over)?;
+    let operand = |x: &MatmulOperand| MatrixOperand {
+        slot: x.value as u32 + base,
+        offset: x.offset,
+        strides: x.strides,
+    };
+    let [a, b, c] = [0, 1, 2].map(|k| operand(&space.operands[k]));
+    let (row_dim, column_dim, method) = (space.row_dim, space.column_dim, space.kind);
     let partials: Vec<Vec<ContractionBlock>> = f
         .partials
         .iter()
@@ -51,26 +46,24 @@ pub(crate) fn bind(
         .collect();
     let size = |d: Option<usize>| d.map_or(1, |d| space.ext[d]);
     let (rows, columns) = (size(row_dim), size(column_dim));
-    let elements: i64 = space.ext[..space.rank].iter().product();
+    let elements = space.elements();
     let batch = elements / (rows.max(1) * columns.max(1)).max(1);
-    let depth = (f.rank..f.num_loops).map(|l| f.ext[l]).product();
-    let product = ProductSizes { rows, columns, batch, depth, elements };
+    let product = ProductSizes { rows, columns, batch, depth: space.depth, elements };
     let (tile_rows, tile_columns) = product.choose_tile();
     let blocks: usize = partials.iter().map(Vec::len).sum();
-    let cost_us = product.flops() / flops_per_us(f.dtype)
+    let cost_us = product.flops() / matmul_flops_per_us(f.dtype)
         + 0.1 * blocks as f64 * product.num_tiles(tile_rows, tile_columns) as f64
-        + space.epilogue.as_ref().map_or(0.0, |t| t.ns_per_element * elements as f64 / 1000.0);
+        + epilogue.as_ref().map_or(0.0, |t| t.ns_per_element * elements as f64 / 1000.0);
     let apart = size_optimized!() || method != ProductKind::MatMat || !fits_one_panel(&partials);
     let scale = if apart { None } else { epilogue_scale(g, group, same) };
-    let ResultSpace { a, b, c, ext, rank, epilogue } = space;
     Ok(MatmulKernel {
         dtype: f.dtype,
         a,
         b,
         c,
         partial_stride: if v.num_partials > 1 { v.strides[0] } else { 0 },
-        ext,
-        rank,
+        ext: space.ext,
+        rank: space.rank,
         row_dim,
         column_dim,
         method,
@@ -83,117 +76,34 @@ pub(crate) fn bind(
     })
 }
 
-/// Returns the floating-point operations per microsecond of one core.
-fn flops_per_us(dtype: DType) -> f64 {
-    if matches!(dtype, DType::F32) {
-        110e3
-    } else if dtype.is_float() {
-        55e3
-    } else if dtype.is_complex() {
-        8e3
-    } else {
-        4e3
+/// Returns the code of the operations on each tile of the result, over the dimensions of `space`.
+fn bind_epilogue(
+    g: &FusionPlan<'_, '_>,
+    group: usize,
+    space: &MatmulSpace,
+    base: u32,
+    same: Option<Slot>,
+    over: &[(Slot, Slot)],
+) -> Result<Option<TileProgram>> {
+    let FusionRoot::Matmul(k) = g.groups[group].root else { unreachable!("the root is a matmul") };
+    if g.groups[group].members.is_empty() {
+        return Ok(None);
     }
-}
-
-/// The dimensions of the result, and the operands and the epilogue over them.
-struct ResultSpace {
-    /// The left operand.
-    a: MatrixOperand,
-    /// The right operand.
-    b: MatrixOperand,
-    /// The result.
-    c: MatrixOperand,
-    /// The sizes of the dimensions.
-    ext: LoopVec,
-    /// The number of dimensions.
-    rank: usize,
-    /// The operations on each tile of the result.
-    epilogue: Option<TileProgram>,
-}
-
-impl ResultSpace {
-    /// Returns the loops of the result whose size is not 1 as dimensions.
-    fn new(
-        g: &FusionPlan<'_, '_>,
-        group: usize,
-        base: u32,
-        same: Option<Slot>,
-        over: &[(Slot, Slot)],
-    ) -> Result<ResultSpace> {
-        let FusionRoot::Matmul(k) = g.groups[group].root else { unreachable!("the root is a matmul") };
-        let f = g.reduction_loops(k);
-        let v = &g.program.values[f.out];
-        let own = usize::from(v.num_partials > 1);
-        let order: Vec<usize> = (0..f.rank).filter(|l| f.ext[*l] != 1).collect();
-        let slot = same.unwrap_or(f.out);
-        let mut c = MatrixOperand { slot: slot as u32 + base, offset: 0, strides: [0; MAX_LOOPS] };
-        let mut ext = [1; MAX_LOOPS];
-        for (e, &l) in order.iter().enumerate() {
-            c.strides[e] = v.strides[l + own];
-            ext[e] = f.ext[l];
+    let request = CodegenRequest {
+        order: &space.order,
+        stream: false,
+        alias: same.map(|s| (g.reduction_loops(k).out, s)),
+        overwrites: over,
+        slot_base: base,
+    };
+    let mut tiles = segments::tile_program(g, group, &request)?;
+    for d in &space.merged {
+        if !tiles.can_collapse(*d) {
+            return Err(Error::internal("the code of a matmul's epilogue is cut where its accesses are not"));
         }
-        let ask = CodegenRequest {
-            order: &order,
-            stream: false,
-            alias: same.map(|s| (f.out, s)),
-            overwrites: over,
-            slot_base: base,
-        };
-        let has_epilogue = !g.groups[group].members.is_empty();
-        Ok(ResultSpace {
-            a: matrix_operand(g, &f.reads[0], base, &order),
-            b: matrix_operand(g, &f.reads[1], base, &order),
-            c,
-            ext,
-            rank: order.len(),
-            epilogue: if has_epilogue { Some(segments::tile_program(g, group, &ask)?) } else { None },
-        })
+        tiles.collapse_pair(*d);
     }
-    /// Returns the role of a dimension.
-    fn class(&self, d: usize) -> DimClass {
-        match (self.a.strides[d] != 0, self.b.strides[d] != 0) {
-            (true, false) => DimClass::Row,
-            (false, true) => DimClass::Column,
-            _ => DimClass::Batch,
-        }
-    }
-    /// Merges adjacent dimensions of the same class.
-    fn merge_dims(&mut self) {
-        for d in (0..self.rank.saturating_sub(1)).rev() {
-            let e = self.ext[d + 1];
-            let alike = [&self.a, &self.b, &self.c].iter().all(|x| x.strides[d] == x.strides[d + 1] * e);
-            if self.class(d) != self.class(d + 1)
-                || !alike
-                || self.epilogue.as_ref().is_some_and(|t| !t.can_collapse(d))
-            {
-                continue;
-            }
-            if let Some(t) = &mut self.epilogue {
-                t.collapse_pair(d);
-            }
-            for x in [&mut self.a.strides, &mut self.b.strides, &mut self.c.strides] {
-                x.copy_within(d + 1.., d);
-                x[MAX_LOOPS - 1] = 0;
-            }
-            self.ext[d + 1] *= self.ext[d];
-            self.ext.copy_within(d + 1.., d);
-            self.ext[MAX_LOOPS - 1] = 1;
-            self.rank -= 1;
-        }
-    }
-    /// Returns the dimensions of a class.
-    fn dims(&self, class: DimClass) -> impl Iterator<Item = usize> {
-        (0..self.rank).filter(move |d| self.class(*d) == class)
-    }
-    /// Returns the longest dimension of a class.
-    fn largest(&self, class: DimClass) -> Option<usize> {
-        self.dims(class).max_by_key(|d| self.ext[*d])
-    }
-    /// Returns the number of indices of all dimensions of a class.
-    fn total(&self, class: DimClass) -> usize {
-        self.dims(class).map(|d| self.ext[d] as usize).product()
-    }
+    Ok(Some(tiles))
 }
 
 /// The sizes of a batch of matrix products.
@@ -295,17 +205,6 @@ fn epilogue_scale(g: &FusionPlan<'_, '_>, group: usize, same: Option<Slot>) -> O
         if f.dtype == DType::F32 { f64::from(f32::from_bits(by as u32)) } else { f64::from_bits(by as u64) };
     // (a factor of 0 is left to the epilogue, because some libraries do not multiply by it)
     (by != 0.0).then_some(by)
-}
-
-/// Returns an operand with its strides along the dimensions `order`.
-fn matrix_operand(g: &FusionPlan<'_, '_>, o: &OperandAccess, base: u32, order: &[usize]) -> MatrixOperand {
-    let p = &o.boxes[0];
-    let Source::Value(s) = p.source else { unreachable!("operands of a matmul are values") };
-    let mut st = [0; MAX_LOOPS];
-    for (e, &l) in order.iter().enumerate() {
-        st[e] = p.strides[l];
-    }
-    MatrixOperand { slot: g.program.alias_root(s) as u32 + base, offset: p.offset, strides: st }
 }
 
 /// Returns the contraction block of a shard; `None` if it is empty.

@@ -3,10 +3,10 @@
 use super::BufferLocation;
 use super::bind::{BoundGroup, GroupKernel};
 use super::planner::{PlanScope, Planner};
-use super::row_fusion::RowFusion;
 use crate::exec::compile::arena;
 use crate::exec::compile::arena::{AllocRequest, Allocation, FreeBlock};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
+use crate::partition::fusion::RowFusion;
 use std::collections::HashSet;
 
 /// The owner of memory in the arena.

@@ -150,7 +150,7 @@ impl Planner {
 fn bind_elementwise(g: &FusionPlan<'_, '_>, k: usize, scope: &PlanScope<'_>) -> Result<BoundGroup> {
     let kernel = elementwise::bind(g, k, scope.base as u32, scope.in_loop, &scope.reuse.overwrites[k])?;
     let members = &g.groups[k].members;
-    let outs = elementwise::stored_values(g, k);
+    let outs: Vec<Slot> = g.stored_members(k).collect();
     let mut info = node_info(g.program, kernel.name(), &outs, members.len());
     if info.origin.is_none() {
         let origin = members.iter().find_map(|m| g.program.values[g.elementwise_op(m.op).out].origin);
@@ -162,23 +162,10 @@ fn bind_elementwise(g: &FusionPlan<'_, '_>, k: usize, scope: &PlanScope<'_>) -> 
 /// Binds the group of the matmul `op`.
 fn bind_matmul(g: &FusionPlan<'_, '_>, k: usize, op: usize, scope: &PlanScope<'_>) -> Result<BoundGroup> {
     let over = &scope.reuse.overwrites[k];
-    let matmul_alias = matmul_alias(g, k, over);
+    let matmul_alias = g.matmul_alias(k, |s| over.iter().all(|x| x.0 != s));
     let kernel = matmul::bind(g, k, scope.base as u32, matmul_alias, over)?;
     let info = node_info(g.program, "product", &[g.reduction_loops(op).out], g.groups[k].members.len());
     Ok(BoundGroup { matmul_alias, ..BoundGroup::new(GroupKernel::Matmul(Box::new(kernel)), info) })
-}
-
-/// Returns the value in whose memory a matmul is computed, if its own value is not stored.
-/// The other value is one that the epilogue stores, unless the epilogue stores it over an operand.
-fn matmul_alias(g: &FusionPlan<'_, '_>, group: usize, over: &[(Slot, Slot)]) -> Option<Slot> {
-    let FusionRoot::Matmul(p) = g.groups[group].root else { return None };
-    let (flow, out) = (g.program, g.reduction_loops(p).out);
-    if g.materialized[out] {
-        return None;
-    }
-    let size = |s: Slot| flow.values[s].dtype.size();
-    let fits = |o: &Slot| size(*o) == size(out) && over.iter().all(|x| x.0 != *o);
-    elementwise::stored_values(g, group).into_iter().find(fits)
 }
 
 /// Binds the group of the reduction `op`.

@@ -5,7 +5,6 @@ use super::control::NestedPlan;
 use super::planner::{PlanScope, Planner};
 use super::result_views::result_view;
 use super::reuse;
-use super::row_fusion::{BoundGroups, RowFusion};
 use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
     PlanNode, ResultPlan,
@@ -14,14 +13,14 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::exec::compile::fusion;
 use crate::exec::compile::fusion::FusionPlan;
 use crate::exec::compile::index::row_major_strides;
-use crate::exec::compile::ir::{BufferOp, BufferProgram};
+use crate::exec::compile::ir::BufferProgram;
 use crate::exec::compile::lower;
 use crate::partition::{Slot, SpmdProgram};
 
 /// Compiles a program; the memory of inputs that are `donated` may be written.
 pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan> {
     let flow = lower::lower(p, &|_, shape| row_major_strides(shape))?;
-    if !is_countable(&flow) {
+    if !flow.is_countable() {
         return Err(too_many_bytes(p));
     }
     let mut planner = Planner::default();
@@ -73,16 +72,6 @@ fn idle_donations(
         }
     };
     idle.map(|i| (i, reason(i))).collect()
-}
-
-/// Returns true if the total size of all values is so small that no sum of sizes can overflow.
-fn is_countable(flow: &BufferProgram<'_>) -> bool {
-    fn total_bytes(flow: &BufferProgram<'_>) -> u128 {
-        let nested = flow.ops.iter().flat_map(BufferOp::nested_programs).map(total_bytes);
-        // carries have two buffers
-        nested.chain((0..flow.values.len()).map(|s| 2 * flow.value_bytes(s) as u128)).sum()
-    }
-    total_bytes(flow) <= 1 << 62
 }
 
 /// Returns the error for a program whose values are together too large.
@@ -191,17 +180,10 @@ impl Planner {
     ) -> Result<(ExecutionPlan, usize)> {
         let mut bound = self.bind_groups(g, scope, nested)?;
         // (no row fusion in loops, because carries change their location in each iteration)
-        let chains = match scope.in_loop {
-            true => Vec::new(),
-            false => BoundGroups {
-                groups: &bound,
-                base: scope.base,
-                locations: &self.locations,
-                scatter_chains: &scope.reuse.scatter_chains,
-            }
-            .find_chains(g, |k| scope.skip.contains(&k) || !scope.reuse.overwrites[k].is_empty()),
-        };
-        let arena = self.allocate(g, scope, &chains, &mut bound);
+        if !scope.in_loop {
+            self.fuse_rows(g, scope, &bound);
+        }
+        let arena = self.allocate(g, scope, &g.chains, &mut bound);
         #[cfg(debug_assertions)]
         super::verify::assert_disjoint(super::verify::lifetimes(
             g,
@@ -209,7 +191,7 @@ impl Planner {
             &bound,
             &scope.reuse.scatter_chains,
         ));
-        let levels = schedule(g, &chains, bound, scope.base);
+        let levels = schedule(g, bound, scope.base);
         let plan = self.number_levels(levels, scope.in_loop);
         #[cfg(debug_assertions)]
         super::verify::assert_independent(&plan);
@@ -236,15 +218,11 @@ impl Planner {
 }
 
 /// Returns the nodes of each level. The second stages of kernels come after their first stages.
-fn schedule(
-    g: &FusionPlan<'_, '_>,
-    chains: &[RowFusion],
-    mut bound: Vec<Option<BoundGroup>>,
-    base: usize,
-) -> Vec<Vec<PlanNode>> {
+fn schedule(g: &FusionPlan<'_, '_>, mut bound: Vec<Option<BoundGroup>>, base: usize) -> Vec<Vec<PlanNode>> {
     let top = g.groups.iter().map(|g| g.level).max().unwrap_or(0) as usize;
     let mut levels: Vec<Vec<PlanNode>> = (0..2 * top).map(|_| Vec::new()).collect();
-    let fused: Vec<(usize, PlanNode)> = chains
+    let fused: Vec<(usize, PlanNode)> = g
+        .chains
         .iter()
         .map(|chain| {
             let parts = chain.groups.iter().filter_map(|k| bound[*k].take()).collect();

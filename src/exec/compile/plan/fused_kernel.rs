@@ -2,12 +2,11 @@
 
 use super::NodeInfo;
 use super::bind::{BoundGroup, GroupKernel};
-use super::matmul_fusion::MatmulNeighbours;
 use super::row_exec::{FusedStage, MatmulStages, RowFusionKernel, ScratchBuffer, pack_scratch};
-use super::row_fusion::RowFusion;
 use crate::exec::compile::row_program::RowProgram;
 use crate::partition::Slot;
 use crate::partition::fusion::policy::BATCH_CACHE_BYTES;
+use crate::partition::fusion::{MatmulNeighbours, RowFusion};
 
 impl RowFusion {
     /// Returns the row program of these stages, if possible; `strip` says which slots are scratch.

@@ -3,7 +3,7 @@
 //! The nodes of a level are independent of one another, and a barrier separates two levels. The
 //! submodules implement the passes 4 and 6 to 9: `result_views`, `reuse` and `scatter_chains` share
 //! memory, `bind` binds groups to memory, `allocate` finds memory for their values, and `build`
-//! calls them and schedules the nodes. `row_fusion`, `matmul_fusion` and `fused_kernel` fuse rows,
+//! calls them and schedules the nodes. `row_fusion` and `fused_kernel` fuse rows,
 //! `row_exec` executes them, and `control` plans nested programs. `verify` checks, in debug builds,
 //! that memory is shared only where it may be.
 
@@ -12,7 +12,6 @@ mod bind;
 mod build;
 mod control;
 mod fused_kernel;
-mod matmul_fusion;
 mod planner;
 mod result_views;
 mod reuse;

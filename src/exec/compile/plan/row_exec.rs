@@ -7,11 +7,12 @@ use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::exec::compile::codegen::values::MemAccess;
 use crate::exec::compile::gather_scatter::GatherScatterKernel;
 use crate::exec::compile::index::MAX_LOOPS;
-use crate::exec::compile::matmul::{MatmulKernel, RowDims};
+use crate::exec::compile::matmul::MatmulKernel;
 use crate::exec::compile::reduction::ReductionKernel;
 use crate::exec::compile::row_program::RowProgram;
 use crate::exec::compile::task_kernel::{KernelTask, SlotAccess, TaskKernel};
 use crate::kernels::AddCursor;
+use crate::partition::fusion::RowDims;
 
 /// A stage of a fused node.
 #[derive(Clone, Debug)]
@@ -308,11 +309,7 @@ fn active_matmuls(list: &MatmulStages) -> &[(Box<MatmulKernel>, RowDims)] {
     if size_optimized!() { &[] } else { list }
 }
 
-/// Returns the memory accesses of a tile program, without loop positions.
-pub(super) fn memory_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
-    all_accesses(t).filter(|m| m.slot != crate::exec::compile::codegen::values::POSITION_SLOT)
-}
-/// Returns all accesses of a tile program, including loop positions.
-pub(super) fn all_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
+/// Returns the memory accesses of a tile program, including loop positions.
+fn memory_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
     t.boxes.iter().flat_map(|b| &b.segments).flat_map(|s| &s.mems)
 }

@@ -18,7 +18,6 @@ use super::ir::{ReductionLoops, ShardBox};
 use super::row_program::{RowProgram, RowReduction};
 use crate::core::diagnostic::{Error, Result};
 use crate::core::types::DType;
-use crate::core::util::small_sort;
 use crate::exec::compile::codegen::interpreter::ACCUMULATOR_BYTES;
 use crate::exec::compile::codegen::segments;
 use crate::exec::compile::codegen::segments::CodegenRequest;
@@ -27,6 +26,7 @@ use crate::exec::compile::codegen::values::reduction_ns_per_element;
 use crate::ir::program::loop_nest::Reducer;
 use crate::kernels;
 use crate::kernels::{CombineRows, CombineRows8, SliceKernel};
+use crate::partition::fusion::space::reduction_order;
 
 /// The number of rows of a unit, if the innermost index is kept.
 const BLOCK_ROWS: i64 = 128;
@@ -104,7 +104,7 @@ struct ReductionSpace {
 impl ReductionSpace {
     /// Returns the space of a group, with its loops in the order of memory.
     fn new(g: &FusionPlan<'_, '_>, group: usize, f: &ReductionLoops, base: u32) -> Result<ReductionSpace> {
-        let order = dimension_order(f);
+        let order = reduction_order(f);
         let ask =
             CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
         let input = segments::tile_program(g, group, &ask)?;
@@ -214,25 +214,6 @@ pub(crate) fn bind(
     Ok(n)
 }
 
-/// Returns the loops as dimensions, largest stride first, without loops of size 1.
-fn dimension_order(f: &ReductionLoops) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..f.num_loops).filter(|l| f.ext[*l] != 1).collect();
-    let step =
-        |l: usize| f.reads.iter().flat_map(|r| &r.boxes).map(|p| p.strides[l].abs()).max().unwrap_or(0);
-    small_sort::sort_by_key(&mut order, |l| std::cmp::Reverse(step(*l)));
-    // if few elements are reduced to each result, an inner loop runs over results instead
-    let run: i64 = order.iter().rev().take_while(|l| **l >= f.rank).map(|l| f.ext[*l]).product();
-    if run > 1
-        && run <= 48
-        && let Some(k) = order.iter().rposition(|l| *l < f.rank)
-        && f.ext[order[k]] >= 32
-    {
-        let l = order.remove(k);
-        order.push(l);
-    }
-    order
-}
-
 impl ReductionKernel {
     /// Chooses the kernel for eight shards of one row each, if it applies.
     /// With `stream`, results are stored past the caches.
@@ -321,14 +302,6 @@ impl ReductionKernel {
     pub(crate) fn can_run_by_rows(&self) -> bool {
         let alone = self.partials.len() == 1 && self.reduce_eight_rows.is_none() && !self.has_second_stage();
         alone && self.input.rank > 1 && !self.reduced[0]
-    }
-    /// Returns the bytes from one index of each kept dimension of the result to the next.
-    pub(crate) fn result_strides(&self) -> &LoopVec {
-        &self.out_strides
-    }
-    /// Returns the size of an element, in bytes.
-    pub(crate) fn result_element_bytes(&self) -> i64 {
-        self.element_bytes
     }
     /// Returns the number of reduced indices of a shard.
     fn num_reduced(&self, (lo, hi): &(LoopVec, LoopVec)) -> i64 {
