@@ -1,6 +1,6 @@
 //! Meshes, shardings, the four cases of a sharded product, and the effect of each collective.
 //!
-//! `cargo run --release --example collectives -- [--engine threads]`
+//! `cargo run --example collectives -- [--engine threads]`
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {

@@ -1,7 +1,7 @@
 //! Plans a training step of a decoder transformer with 405 billion parameters without running it:
 //! which mesh is fastest, does it fit, and which line limits it?
 //!
-//! `cargo run --release --example plan` plans for 16,384 devices, `… -- 65536` for others.
+//! `cargo run --example plan` plans for 16,384 devices, `… -- 65536` for others.
 //! `… -- 16384 plan` also writes `plan.html`, `plan.json` and `plan.trace.json` of the best mesh.
 //!
 //! Weights are sharded over `fsdp` (gathered where used) and `tensor`, the batch over `data` and

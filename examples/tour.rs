@@ -1,6 +1,6 @@
 //! A tour of atmesh: types, modes, halos, training, errors and device code.
 //!
-//! `cargo run --release --example tour -- [--engine threads]`
+//! `cargo run --example tour -- [--engine threads]`
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {

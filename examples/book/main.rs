@@ -1,6 +1,6 @@
 //! The programs of the book's chapters. Runs all chapters if none is given.
 //!
-//! `cargo run --release --example book -- [CHAPTER…] [--pictures FOLDER]` (also writes pictures)
+//! `cargo run --example book -- [CHAPTER…] [--pictures FOLDER]` (also writes pictures)
 
 #[macro_use]
 mod show;

@@ -1,8 +1,10 @@
-//! Matrix products by the `gemm` crate, on machines where it is usable.
+//! Matrix products by the `gemm` crate, on machines where it is usable. Its parts for float32 and
+//! float64 are called, so that those for other element types are not built.
 
 use super::{GemmElement, GemmSizes, MatMut, MatRef, PANEL_TERMS};
 use crate::kernels::cpu;
 use crate::kernels::cpu::IsaLevel;
+use gemm_common::Parallelism;
 use gemm_common::cache::{CACHE_INFO, kernel_params};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -56,6 +58,31 @@ fn vector_bytes() -> usize {
     16
 }
 
+/// A function of the crate for one element type: sizes m, n and k, then pointer, column stride and
+/// row stride of each matrix, whether the result is added to, the factors of both, and whether each
+/// matrix is conjugated.
+type GemmFn<F> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut F,
+    isize,
+    isize,
+    bool,
+    *const F,
+    isize,
+    isize,
+    *const F,
+    isize,
+    isize,
+    F,
+    F,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
 /// Multiplies matrices of at most [`PANEL_TERMS`] terms, and of more than two rows and columns.
 ///
 /// Without `accumulate`, the result is multiplied by `by`.
@@ -70,42 +97,63 @@ pub(super) unsafe fn product<T: GemmElement>(
     accumulate: bool,
     by: f64,
 ) {
-    /// Calls the crate for the element type `F`.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of `gemm` for operands of type `F`.
-    unsafe fn typed_product<F: 'static>(
-        s: GemmSizes,
-        c: MatMut<F>,
-        a: MatRef<F>,
-        b: MatRef<F>,
-        read: bool,
-        zero: F,
-        one: [F; 2],
-    ) {
-        let [one, by] = one;
-        let none = gemm::Parallelism::None;
-        let factor = if read { one } else { zero };
-        // SAFETY: the caller of `typed_product` upholds the contract of `gemm`, which is that of
-        // the crate.
-        unsafe {
-            gemm::gemm(
-                s.m, s.n, s.k, c.ptr, c.cs, c.rs, read, a.ptr, a.cs, a.rs, b.ptr, b.cs, b.rs, factor, by,
-                false, false, false, none,
-            )
-        }
+    // the crate's functions are faster where the elements of a column are adjacent
+    let (s, mut c, mut a, mut b) = match c.cs.abs() < c.rs.abs() {
+        true => (GemmSizes { m: s.n, n: s.m, ..s }, c.transpose(), b.transpose(), a.transpose()),
+        false => (s, c, a, b),
+    };
+    // they take strides that are not negative: rows, columns or terms are reversed in both matrices
+    let last = |size: usize, stride: isize| size.saturating_sub(1) as isize * stride;
+    if c.rs < 0 {
+        c = MatMut { ptr: c.ptr.wrapping_offset(last(s.m, c.rs)), rs: -c.rs, ..c };
+        a = MatRef { ptr: a.ptr.wrapping_offset(last(s.m, a.rs)), rs: -a.rs, ..a };
     }
-    macro_rules! cast {
-        ($F:ty) => {{
-            let c = MatMut { ptr: c.ptr.cast::<$F>(), rs: c.rs, cs: c.cs };
-            let a = MatRef { ptr: a.ptr.cast::<$F>(), rs: a.rs, cs: a.cs };
-            let b = MatRef { ptr: b.ptr.cast::<$F>(), rs: b.rs, cs: b.cs };
-            // SAFETY: the caller upholds the contract of `gemm`; `T` is float32 or float64 (caller
-            // contract), and `F` is the one of these two that has the size of `T`, so it is `T`.
-            unsafe { typed_product(s, c, a, b, accumulate, 0.0, [1.0, by as $F]) }
+    if c.cs < 0 {
+        c = MatMut { ptr: c.ptr.wrapping_offset(last(s.n, c.cs)), cs: -c.cs, ..c };
+        b = MatRef { ptr: b.ptr.wrapping_offset(last(s.n, b.cs)), cs: -b.cs, ..b };
+    }
+    if a.cs < 0 {
+        a = MatRef { ptr: a.ptr.wrapping_offset(last(s.k, a.cs)), cs: -a.cs, ..a };
+        b = MatRef { ptr: b.ptr.wrapping_offset(last(s.k, b.rs)), rs: -b.rs, ..b };
+    }
+    macro_rules! call {
+        ($F:ty, $function:expr) => {{
+            let (function, [zero, one]): (GemmFn<$F>, [$F; 2]) = ($function, [0.0, 1.0]);
+            let factor = if accumulate { one } else { zero };
+            let (x, y, z) = (c.ptr.cast::<$F>(), a.ptr.cast::<$F>(), b.ptr.cast::<$F>());
+            // SAFETY: the caller upholds the contract of `gemm`, which is that of the crate; `T` is
+            // float32 or float64 (caller contract), and `F` is the one of these two that has the
+            // size of `T`, so it is `T`. The same elements are addressed as before rows, columns
+            // and terms were exchanged or reversed.
+            unsafe {
+                function(
+                    s.m,
+                    s.n,
+                    s.k,
+                    x,
+                    c.cs,
+                    c.rs,
+                    accumulate,
+                    y,
+                    a.cs,
+                    a.rs,
+                    z,
+                    b.cs,
+                    b.rs,
+                    factor,
+                    by as $F,
+                    false,
+                    false,
+                    false,
+                    Parallelism::None,
+                )
+            }
         }};
     }
-    if size_of::<T>() == 4 { cast!(f32) } else { cast!(f64) }
+    match size_of::<T>() {
+        4 => call!(f32, gemm_f32::gemm::f32::get_gemm_fn()),
+        _ => call!(f64, gemm_f64::gemm::f64::get_gemm_fn()),
+    }
 }
 
 #[cfg(test)]
