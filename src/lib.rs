@@ -278,7 +278,6 @@ pub use self::core::types::{
 };
 #[doc(hidden)]
 pub use api::array::Term;
-#[cfg(feature = "linalg")]
 #[doc(inline)]
 pub use api::array::TriangularOptions;
 #[doc(inline)]
@@ -329,7 +328,6 @@ pub use partition::{Collective, CollectiveKind, Collectives, Memory, MemoryClass
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
-    #[cfg(feature = "linalg")]
     pub use crate::TriangularOptions;
     pub use crate::{
         AllToAll, Array, ArrayType, Axes, Axis, AxisType, CheckpointPolicy, CollectiveDim, Compiled,

@@ -209,7 +209,6 @@ fn errors_name_the_line() {
     });
     let text = rejected(printed.trace(Array::ones([2])).and_then(|t| t.to_stablehlo()));
     assert!(text.contains("prints have no StableHLO") && text.contains("tests/export/main.rs:"), "{text}");
-    #[cfg(feature = "linalg")]
     {
         type Case = (&'static str, fn(&Array) -> Array);
         let cases: [Case; 11] = [

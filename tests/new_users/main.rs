@@ -1,6 +1,6 @@
 //! What new users write: programs in several ways, which agree, and mistakes with their errors.
 
-#![cfg(all(feature = "linalg", feature = "typed"))]
+#![cfg(feature = "typed")]
 
 #[path = "../error_checks/mod.rs"]
 mod error_checks;

@@ -1,6 +1,5 @@
 //! Linear algebra: the same bits on every mesh and engine, shardings, errors, singular and empty
 //! matrices, and derivatives.
-#![cfg(feature = "linalg")]
 
 use crate::error_checks::Unquoted as _;
 use atmesh::prelude::*;

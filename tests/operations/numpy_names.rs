@@ -363,7 +363,6 @@ fn padding_and_repeats() -> Vec<Case> {
     cases
 }
 
-#[cfg(feature = "linalg")]
 fn matrix_functions() -> Vec<Case> {
     let a = Array::from([0., 1., -2., -3., 10., 0.5, 0., -4., 0., 0., 0., 0., 1., 2., 3., 4.]);
     let mut expm = case(
@@ -393,10 +392,6 @@ fn matrix_functions() -> Vec<Case> {
     expm.tolerance = 1e-11;
     expm.has_equal_bits = false;
     vec![expm]
-}
-#[cfg(not(feature = "linalg"))]
-fn matrix_functions() -> Vec<Case> {
-    Vec::new()
 }
 
 /// Returns the bits of the elements as float64; all NaN are equal.

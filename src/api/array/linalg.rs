@@ -2,7 +2,7 @@
 //!
 //! Leading dimensions are batch dimensions and may be sharded in any way: each device computes the
 //! matrices it holds. The last two dimensions must be unsharded. Elements are floats; 16-bit floats
-//! are computed in float32.
+//! are computed in float32. Without the feature `linalg` the methods return an error that names it.
 
 use super::Array;
 use super::creation::fresh_type;
@@ -77,9 +77,10 @@ impl Array {
     ///
     /// For matrices that are not positive definite, the lower triangle of the result is NaN.
     ///
-    /// As for all linear algebra methods: elements are floats (16-bit floats are computed in
-    /// float32). Leading dimensions are batch dimensions with any sharding; each device computes
-    /// the matrices it holds. The last two dimensions must be unsharded.
+    /// As for all linear algebra methods: they need the feature `linalg` of this crate. Elements are
+    /// floats (16-bit floats are computed in float32). Leading dimensions are batch dimensions with
+    /// any sharding; each device computes the matrices it holds. The last two dimensions must be
+    /// unsharded.
     ///
     /// ```
     /// use atmesh::prelude::*;

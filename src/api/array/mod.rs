@@ -70,10 +70,8 @@ mod sort_scan;
 
 mod fourier;
 
-#[cfg(feature = "linalg")]
 mod linalg;
 
-#[cfg(feature = "linalg")]
 mod matrix_functions;
 
 mod windows;
@@ -112,7 +110,6 @@ pub use einsum::{einsum, einsum_to, einsum_with};
 pub use host::HostView;
 pub use index_expr::{DimIndex, Ellipsis, Index, NewAxis};
 pub use index_macro::{RangeBound, RangeStart};
-#[cfg(feature = "linalg")]
 pub use linalg::TriangularOptions;
 pub(crate) use operand::fits_dtype;
 #[cfg(feature = "typed")]

@@ -100,7 +100,6 @@ mod halo;
 mod indexing;
 mod inspect;
 mod leaves;
-#[cfg(feature = "linalg")]
 mod linalg;
 mod loops;
 mod manual;

@@ -14,7 +14,6 @@ pub mod dot_general;
 pub mod elementwise;
 mod fit_cotangent;
 pub mod indexing;
-#[cfg(feature = "linalg")]
 pub mod linalg;
 pub mod random;
 pub mod reduce;
@@ -201,33 +200,19 @@ pub const PRIMITIVES: &[PrimitiveEntry] = &[
     entry!("rfft", "lines", Fft { kind: FftKind::Real, lengths: [4].into() }, [F32[6, 4]]),
     entry!("irfft", "lines", Fft { kind: FftKind::InverseReal, lengths: [6].into() }, [C64[6, 4]]),
     entry!("top_k", "lines", TopK { k: 2, axis: 1 }, [F32[8, 4]]),
-    #[cfg(feature = "linalg")]
     entry!("cholesky", "linalg", linalg::Cholesky, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("triangular_solve", "linalg", linalg::TriangularSolve { left_side: true, lower: true, transpose_a: false, unit_diagonal: false }, [F32[2, 3, 3], F32[2, 3, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("lu", "linalg", linalg::Lu, [F32[6, 2, 3]]),
-    #[cfg(feature = "linalg")]
     entry!("qr", "linalg", linalg::Qr { full_matrices: false }, [F32[6, 3, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("eigh", "linalg", linalg::Eigh, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("eigvalsh", "linalg", linalg::Eigvalsh, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("svd", "linalg", linalg::Svd { full_matrices: false }, [F32[6, 3, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("svdvals", "linalg", linalg::Svdvals, [F32[6, 3, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("solve", "linalg", linalg::Solve { transposed: false }, [F32[2, 3, 3], F32[2, 3, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("inv", "linalg", linalg::Inv, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("det", "linalg", linalg::Det, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("slogdet", "linalg", linalg::Slogdet, [F32[6, 2, 2]]),
-    #[cfg(feature = "linalg")]
     entry!("cofactors", "linalg", linalg::Cofactors, [F32[6, 3, 3]]),
-    #[cfg(feature = "linalg")]
     entry!("pinv", "linalg", linalg::Pinv { tolerance: Scalar::Float(1e-5) }, [F32[6, 3, 2]]),
     entry!("slice", "slicing",
         Slice { start: vec![1, 0], limit: vec![7, 3], strides: vec![2, 1], out_sharding: None }, [F32[9, 3]]),

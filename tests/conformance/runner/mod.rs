@@ -9,7 +9,6 @@ pub(crate) mod error_checks;
 mod indexing;
 #[path = "../kinds.rs"]
 mod kinds;
-#[cfg(feature = "linalg")]
 mod linalg;
 mod lines;
 mod nested;

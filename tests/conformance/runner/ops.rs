@@ -4,7 +4,6 @@
 use super::case::{Env, axes, spec};
 use super::check::numbers;
 use super::indexing::indexing;
-#[cfg(feature = "linalg")]
 use super::linalg::linalg;
 use super::lines::lines;
 use atmesh::array::{Dims, Term};
@@ -631,7 +630,6 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     if let Some(a) = indexing(op, ins, p)? {
         return one(a);
     }
-    #[cfg(feature = "linalg")]
     if let Some(all) = linalg(op, ins, p) {
         return many(all);
     }

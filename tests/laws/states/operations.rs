@@ -149,7 +149,6 @@ pub(super) const BINARY: &[(&str, Binary)] = &[
     ("select by", |a, b| a.gt(0.0).select(b, b * b)),
     ("clamp", |a, b| a.clamp(b.min(..), b.max(..))),
     ("conv", |a, b| a.reshape([1, 1, 4, 4]).conv(b.slice(ix![..2, ..2]).reshape([1, 1, 2, 2]))),
-    #[cfg(feature = "linalg")]
     ("solve", |a, b| (a.dot(a.t()) + Array::eye([4, 4], 0)).solve(b)),
     ("take", |a, b| a.take(&b.argmax(1), 0)),
     ("segment", |a, b| a.segment_sum(&b.argmax(1), 4)),

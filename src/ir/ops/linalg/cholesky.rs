@@ -1,11 +1,10 @@
 //! The Cholesky factorization.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::{MatrixRegion, matrix_op_rules};
+use super::matrix_kernel::MatrixOp;
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::{ArrayType, Shape};
 use crate::ir::program::{JvpArgs, NamedOp, Primitive, Tangents};
-use atmesh_linalg::Real;
 
 /// The lower triangular L with L·Lᵀ = (a + aᵀ)/2: `cholesky`.
 ///
@@ -47,10 +46,8 @@ impl MatrixOp for Cholesky {
     fn ns_per_mul(&self) -> f64 {
         0.1
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::cholesky(&x[0], n))]
-    }
 }
+computes!(Cholesky, |self, x, [n, ..]| vec![Floats(T::cholesky(&x[0], n))]);
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,11 @@
 //! Determinants, their logarithms, and cofactors.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::matrix_op_rules;
+use super::matrix_kernel::MatrixOp;
+use super::{ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::{DType, Shape};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
-use atmesh_linalg::Real;
 
 /// The determinants of matrices: `det`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -88,10 +87,8 @@ impl MatrixOp for Det {
     fn ns_per_mul(&self) -> f64 {
         0.2
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(vec![T::det(&x[0], n)])]
-    }
 }
+computes!(Det, |self, x, [n, ..]| vec![Floats(vec![T::det(&x[0], n)])]);
 
 impl MatrixOp for Slogdet {
     fn result_kinds(&self, _: [usize; 3]) -> Vec<(ResultKind, Shape)> {
@@ -100,11 +97,11 @@ impl MatrixOp for Slogdet {
     fn ns_per_mul(&self) -> f64 {
         0.2
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let (sign, log) = T::slogdet(&x[0], n);
-        vec![MatrixResult::Floats(vec![sign]), MatrixResult::Floats(vec![log])]
-    }
 }
+computes!(Slogdet, |self, x, [n, ..]| {
+    let (sign, log) = T::slogdet(&x[0], n);
+    vec![Floats(vec![sign]), Floats(vec![log])]
+});
 
 impl MatrixOp for Cofactors {
     fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
@@ -113,7 +110,5 @@ impl MatrixOp for Cofactors {
     fn ns_per_mul(&self) -> f64 {
         5.0
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::cofactors(&x[0], n))]
-    }
 }
+computes!(Cofactors, |self, x, [n, ..]| vec![Floats(T::cofactors(&x[0], n))]);

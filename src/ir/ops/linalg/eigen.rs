@@ -1,11 +1,10 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::{MatrixRegion, matrix_op_rules};
+use super::matrix_kernel::MatrixOp;
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::Shape;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
-use atmesh_linalg::Real;
 use std::sync::Arc;
 
 /// The eigenvalues and eigenvectors of (a + aᵀ)/2: `eigh`.
@@ -66,11 +65,11 @@ impl MatrixOp for Eigh {
     fn ns_per_mul(&self) -> f64 {
         3.0
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let (w, v) = T::eigh(&x[0], n);
-        vec![MatrixResult::Floats(w), MatrixResult::Floats(v)]
-    }
 }
+computes!(Eigh, |self, x, [n, ..]| {
+    let (w, v) = T::eigh(&x[0], n);
+    vec![Floats(w), Floats(v)]
+});
 
 impl MatrixOp for Eigvalsh {
     fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
@@ -79,7 +78,5 @@ impl MatrixOp for Eigvalsh {
     fn ns_per_mul(&self) -> f64 {
         1.0
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::eigvalsh(&x[0], n))]
-    }
 }
+computes!(Eigvalsh, |self, x, [n, ..]| vec![Floats(T::eigvalsh(&x[0], n))]);

@@ -1,12 +1,11 @@
 //! The LU factorization with partial pivoting.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
+use super::matrix_kernel::MatrixOp;
 use super::triangular::TriangularSolve;
-use super::{MatrixRegion, matrix_op_rules, matrix_sizes};
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
 use crate::core::diagnostic::Result;
 use crate::core::types::Shape;
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
-use atmesh_linalg::Real;
 use std::sync::Arc;
 
 /// The LU factorization of matrices with row pivoting: `lu`.
@@ -96,8 +95,8 @@ impl MatrixOp for Lu {
     fn ns_per_mul(&self) -> f64 {
         0.2
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let lu = T::lu(&x[0], m, n);
-        vec![MatrixResult::Floats(lu.factors), MatrixResult::Ints(lu.pivots), MatrixResult::Ints(lu.rows)]
-    }
 }
+computes!(Lu, |self, x, [m, n, _]| {
+    let lu = T::lu(&x[0], m, n);
+    vec![Floats(lu.factors), Ints(lu.pivots), Ints(lu.rows)]
+});

@@ -3,43 +3,23 @@
 //! A row of an operand is one matrix, with two loops. The kernel copies each matrix, calls the
 //! operation, and writes the results.
 
-use super::{matrix_sizes, whole_matrix_factors};
-use crate::core::types::{ArrayType, DType, Element, Scalar, Shape};
+use super::compute::{ComputeMatrix, run_rows};
+use super::{ResultKind, matrix_sizes, missing_feature, whole_matrix_factors};
+use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::factors::Factors;
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
 };
-use crate::ir::program::{Primitive, RowInput, RowKernel, RowOutput, RowOutputs};
-use atmesh_linalg::Real;
-use half::{bf16, f16};
-use ndarray::{ArrayViewD, ArrayViewMutD, Axis};
+use crate::ir::program::{Primitive, RowInput, RowKernel, RowOutputs};
 use std::fmt;
 use std::hash::Hash;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
-
-/// The kind of elements that a result has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ResultKind {
-    /// The operand's element type.
-    Float,
-    /// The element type int32, for indices.
-    Int,
-}
-
-/// A result for one matrix, in row-major order.
-pub(super) enum MatrixResult<T> {
-    /// Elements of the operand's type.
-    Floats(Vec<T>),
-    /// Indices.
-    Ints(Vec<usize>),
-}
 
 /// A primitive that maps matrices to matrices, vectors or scalars.
 ///
 /// Sizes are `[m, n, k]`: the first operand has `m`×`n` matrices, and `k` is the size of that
 /// dimension of the second operand's matrices that is not shared.
-pub(super) trait MatrixOp: Primitive + Clone + Eq + Hash + fmt::Debug {
+pub(super) trait MatrixOp: Primitive + ComputeMatrix + Clone + Eq + Hash + fmt::Debug {
     /// Returns the number of operands.
     fn num_operands(&self) -> usize {
         1
@@ -58,8 +38,6 @@ pub(super) trait MatrixOp: Primitive + Clone + Eq + Hash + fmt::Debug {
     ///
     /// An operation on a matrix of e elements is assumed to take e·√e multiplications.
     fn ns_per_mul(&self) -> f64;
-    /// Computes the results for one matrix of each operand.
-    fn compute<T: Real>(&self, operands: &[Vec<T>], sizes: [usize; 3]) -> Vec<MatrixResult<T>>;
     /// Returns the factors of the operation.
     fn loops(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         whole_matrix_factors(operands, results)
@@ -128,6 +106,9 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
         500.0 + self.0.ns_per_mul() * products
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        if cfg!(not(feature = "linalg")) {
+            return Err(missing_feature(self.0.name()).message);
+        }
         let wrong = || format!("{} does not take such matrices", self.0.name());
         let (dtype, along) = operands.first().ok_or_else(wrong)?;
         let sizes = self.sizes_from_rows(along).ok_or_else(wrong)?;
@@ -140,8 +121,6 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
         Ok(self.0.result_kinds(sizes).into_iter().map(one).collect())
     }
     /// Runs the operation on all matrices.
-    ///
-    /// 16-bit floats are computed in float32.
     fn run(&self, ins: &[RowInput<'_>], outs: &mut RowOutputs<'_>) {
         let loops = self.0.num_operands() + 1;
         let along = &ins[0].shape()[ins[0].shape().len() - loops..];
@@ -149,144 +128,7 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
         if loops > 2 && along.contains(&0) {
             return;
         }
-        let of = MatrixLoop {
-            num_operands: self.0.num_operands(),
-            shared_dim: self.0.shared_dim(),
-            result_kinds: self.0.result_kinds(sizes),
-        };
-        let single = |x: &[Vec<f32>]| self.0.compute(x, sizes);
-        match ins[0].dtype() {
-            DType::F16 => of.run_all(ins, outs, f16::to_f32, f16::from_f32, &single),
-            DType::BF16 => of.run_all(ins, outs, bf16::to_f32, bf16::from_f32, &single),
-            DType::F32 => of.run_all(ins, outs, |x: f32| x, |x| x, &single),
-            DType::F64 => of.run_all(ins, outs, |x: f64| x, |x| x, &|x| self.0.compute(x, sizes)),
-            _ => unreachable!("matrices are of floats"),
-        }
+        let operands = (self.0.num_operands(), self.0.shared_dim());
+        run_rows(&self.0, sizes, operands, self.0.result_kinds(sizes), ins, outs);
     }
-}
-
-/// The properties of an operation that the loop over matrices needs.
-///
-/// They are values instead of type parameters, so that the loop is compiled once per element type
-/// and not once per operation.
-struct MatrixLoop {
-    /// The number of operands.
-    num_operands: usize,
-    /// The dimension of the second operand's matrices that both operands share.
-    shared_dim: usize,
-    /// The element kind and shape of each result for one matrix.
-    result_kinds: Vec<(ResultKind, Shape)>,
-}
-
-/// A function that computes the results for one matrix of each operand.
-type ComputeFn<'a, W> = &'a dyn Fn(&[Vec<W>]) -> Vec<MatrixResult<W>>;
-
-impl MatrixLoop {
-    /// Runs `compute` on all matrices, converting elements from `T` to `W` and back.
-    fn run_all<T: Element, W: Real>(
-        &self,
-        ins: &[RowInput<'_>],
-        outs: &mut RowOutputs<'_>,
-        wide: impl Fn(T) -> W,
-        narrow: impl Fn(W) -> T,
-        compute: ComputeFn<'_, W>,
-    ) {
-        let operands: Vec<Vec<ArrayViewD<'_, T>>> = ins
-            .iter()
-            .enumerate()
-            .map(|(k, x)| matrix_views(self.operand_view(k, x.view::<T>()), 2))
-            .collect();
-        let mut made: Vec<Option<RowOutput<'_>>> =
-            (0..self.result_kinds.len()).map(|k| outs.take(k)).collect();
-        let mut output_views: Vec<OutputViews<'_, T>> = (made.iter_mut().zip(&self.result_kinds))
-            .map(|(y, (kind, shape))| match (y, kind) {
-                (None, _) => OutputViews::None,
-                (Some(y), ResultKind::Float) => {
-                    OutputViews::Floats(matrix_views_mut(y.uninit_view::<T>(), shape.rank()))
-                }
-                (Some(y), ResultKind::Int) => {
-                    OutputViews::Ints(matrix_views_mut(y.uninit_view::<i32>(), shape.rank()))
-                }
-            })
-            .collect();
-        let mut matrices: Vec<Vec<W>> = vec![Vec::new(); operands.len()];
-        for row in 0..operands[0].len() {
-            for (x, all) in matrices.iter_mut().zip(&operands) {
-                x.clear();
-                x.extend(all[row].iter().map(|x| wide(*x)));
-            }
-            for (output, made) in output_views.iter_mut().zip(compute(&matrices)) {
-                match (output, made) {
-                    (OutputViews::Floats(y), MatrixResult::Floats(made)) => {
-                        write_converted(&mut y[row], made, &narrow)
-                    }
-                    (OutputViews::Ints(y), MatrixResult::Ints(made)) => {
-                        write_converted(&mut y[row], made, |i| i as i32)
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    /// Returns a view of operand `k` with only the loops that its matrices have, in order.
-    fn operand_view<'a, T>(&self, k: usize, x: ArrayViewD<'a, T>) -> ArrayViewD<'a, T> {
-        let last = x.ndim() - 1;
-        match (self.num_operands, k, self.shared_dim) {
-            (1, _, _) => x,
-            (_, 0, _) => x.index_axis_move(Axis(last), 0),
-            (_, _, 0) => x.index_axis_move(Axis(last - 1), 0),
-            _ => {
-                let mut x = x.index_axis_move(Axis(last - 1), 0);
-                x.swap_axes(last - 2, last - 1);
-                x
-            }
-        }
-    }
-}
-
-/// The views of all matrices of a result, to be written.
-enum OutputViews<'a, T> {
-    /// The result is not used.
-    None,
-    /// Views of a result with the operand's element type.
-    Floats(Vec<ArrayViewMutD<'a, MaybeUninit<T>>>),
-    /// Views of a result of indices.
-    Ints(Vec<ArrayViewMutD<'a, MaybeUninit<i32>>>),
-}
-
-/// Writes the elements of one matrix to its view.
-fn write_converted<T, W>(y: &mut ArrayViewMutD<'_, MaybeUninit<T>>, made: Vec<W>, narrow: impl Fn(W) -> T) {
-    for (y, x) in y.iter_mut().zip(made) {
-        y.write(narrow(x));
-    }
-}
-
-/// Splits a view into the views of its last `along` dimensions.
-fn matrix_views<T>(x: ArrayViewD<'_, T>, along: usize) -> Vec<ArrayViewD<'_, T>> {
-    let mut list = vec![x];
-    while list.first().is_some_and(|x| x.ndim() > along) {
-        let mut views = Vec::new();
-        for x in list {
-            views.extend((0..x.len_of(Axis(0))).map(|i| x.clone().index_axis_move(Axis(0), i)));
-        }
-        list = views;
-    }
-    list
-}
-
-/// Splits a mutable view into the views of its last `along` dimensions.
-fn matrix_views_mut<T>(y: ArrayViewMutD<'_, T>, along: usize) -> Vec<ArrayViewMutD<'_, T>> {
-    let mut list = vec![y];
-    while list.first().is_some_and(|y| y.ndim() > along) {
-        let mut views = Vec::new();
-        for mut y in list {
-            while y.len_of(Axis(0)) > 0 {
-                let (first, rest) = y.split_at(Axis(0), 1);
-                views.push(first.index_axis_move(Axis(0), 0));
-                y = rest;
-            }
-        }
-        list = views;
-    }
-    list
 }

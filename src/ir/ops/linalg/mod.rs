@@ -5,8 +5,15 @@
 //! dimensions may be sharded in any way, and matrices must be unsharded. The crate `atmesh_linalg`
 //! computes the results for one matrix with `faer`. Derivatives are formulas in terms of the same
 //! primitives.
+//!
+//! Without the feature, the primitives exist, and their type check returns an error that names it.
 
 mod cholesky;
+#[cfg(feature = "linalg")]
+mod compute;
+#[cfg(not(feature = "linalg"))]
+#[path = "no_compute.rs"]
+mod compute;
 mod determinant;
 mod eigen;
 mod lu;
@@ -36,8 +43,17 @@ use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::factors::{Dim, ExplicitRule, Factors};
 use crate::ir::program::{Builder, Prim, Primitive, TypedOperand, Value, typing};
-use matrix_kernel::{MatrixOp, ResultKind};
+use matrix_kernel::MatrixOp;
 use std::sync::Arc;
+
+/// The kind of elements that a result has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResultKind {
+    /// The operand's element type.
+    Float,
+    /// The element type int32, for indices.
+    Int,
+}
 
 /// Defines the rules that are the same for all matrix primitives.
 ///
@@ -95,10 +111,37 @@ macro_rules! matrix_op_rules {
 }
 use matrix_op_rules;
 
+/// Implements `ComputeMatrix` for an operation, by an expression of its operands (one matrix of each,
+/// with elements of type `T`) and sizes. Expands to nothing without the feature `linalg`.
+macro_rules! computes {
+    ($op:ty, |$self:ident, $operands:ident, $sizes:pat_param| $results:expr) => {
+        #[cfg(feature = "linalg")]
+        impl crate::ir::ops::linalg::compute::ComputeMatrix for $op {
+            fn compute<T: atmesh_linalg::Real>(
+                &$self,
+                $operands: &[Vec<T>],
+                $sizes: [usize; 3],
+            ) -> Vec<crate::ir::ops::linalg::compute::MatrixResult<T>> {
+                #[allow(unused_imports)]
+                use crate::ir::ops::linalg::compute::MatrixResult::{Floats, Ints};
+                $results
+            }
+        }
+    };
+}
+use computes;
+
 /// Returns the last two sizes.
 fn matrix_sizes(ty: &ArrayType) -> [usize; 2] {
     let first = ty.rank() - 2;
     [ty.shape[first], ty.shape[first + 1]]
+}
+
+/// Returns the error of an operation in a build without the feature `linalg`.
+fn missing_feature(name: &str) -> Fault {
+    let text = format!("{name} needs the feature `linalg` of atmesh, which is off in this build");
+    Fault::new(ErrorKind::Unsupported, text)
+        .help("turn it on in Cargo.toml: `atmesh = { .., features = [\"linalg\"] }`")
 }
 
 /// Returns the element types and shapes of the results.
@@ -106,6 +149,9 @@ fn matrix_sizes(ty: &ArrayType) -> [usize; 2] {
 /// Returns an error for operands that are not floats, not matrices, or whose sizes do not match.
 fn result_shapes(prim: &impl MatrixOp, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
     let name = prim.name();
+    if cfg!(not(feature = "linalg")) {
+        return Err(missing_feature(name));
+    }
     let types = arity(name, operands, prim.num_operands())?;
     let dtype = common_dtype(operands, 0)?;
     DTypeClass::Float.check(operands, 0)?;
@@ -317,5 +363,14 @@ impl Builder {
         let entries = entries.map(|(d, e)| if dims.contains(&d) { Axes::none() } else { e }).collect();
         let unsharded = ArrayType { spec: x.ty.spec.with_dims(entries), ..x.ty.clone() };
         self.reshard_to(x, &unsharded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn builds_without_the_feature_name_it() {
+        let fault = super::missing_feature("solve");
+        assert_eq!(fault.message, "solve needs the feature `linalg` of atmesh, which is off in this build");
     }
 }

@@ -1,11 +1,10 @@
 //! The pseudoinverse.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::matrix_op_rules;
+use super::matrix_kernel::MatrixOp;
+use super::{ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::{Scalar, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
-use atmesh_linalg::Real;
 
 /// The Moore-Penrose inverse, which is n×m for an m×n matrix: `pinv{tolerance}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +50,5 @@ impl MatrixOp for Pinv {
     fn ns_per_mul(&self) -> f64 {
         6.0
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]
-    }
 }
+computes!(Pinv, |self, x, [m, n, _]| vec![Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]);

@@ -1,11 +1,10 @@
 //! The QR factorization.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::{MatrixRegion, matrix_op_rules, matrix_sizes};
+use super::matrix_kernel::MatrixOp;
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::types::Shape;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
-use atmesh_linalg::Real;
 
 /// The QR factorization of an m×n matrix: `qr{full_matrices}`.
 ///
@@ -67,8 +66,8 @@ impl MatrixOp for Qr {
     fn ns_per_mul(&self) -> f64 {
         0.8
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let (q, r) = T::qr(&x[0], m, n, self.full_matrices);
-        vec![MatrixResult::Floats(q), MatrixResult::Floats(r)]
-    }
 }
+computes!(Qr, |self, x, [m, n, _]| {
+    let (q, r) = T::qr(&x[0], m, n, self.full_matrices);
+    vec![Floats(q), Floats(r)]
+});

@@ -1,12 +1,11 @@
 //! Linear systems and inverses.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::matrix_op_rules;
+use super::matrix_kernel::MatrixOp;
+use super::{ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::Shape;
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, JvpArgs, Primitive, Tangents, TransposeArgs};
-use atmesh_linalg::Real;
 use std::sync::Arc;
 
 /// The solution x of a·x = b, or of aᵀ·x = b if `transposed` is true: `solve{transposed}`.
@@ -79,10 +78,8 @@ impl MatrixOp for Solve {
     fn ns_per_mul(&self) -> f64 {
         0.5
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, _, k]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::solve(&x[0], n, self.transposed, &x[1], k))]
-    }
 }
+computes!(Solve, |self, x, [n, _, k]| vec![Floats(T::solve(&x[0], n, self.transposed, &x[1], k))]);
 
 impl MatrixOp for Inv {
     fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
@@ -91,10 +88,8 @@ impl MatrixOp for Inv {
     fn ns_per_mul(&self) -> f64 {
         0.5
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, ..]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::inv(&x[0], n))]
-    }
 }
+computes!(Inv, |self, x, [n, ..]| vec![Floats(T::inv(&x[0], n))]);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,10 @@
 //! The singular value decomposition.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::{MatrixRegion, matrix_op_rules, matrix_sizes};
+use super::matrix_kernel::MatrixOp;
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::types::Shape;
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
-use atmesh_linalg::Real;
 use std::sync::Arc;
 
 /// The singular value decomposition of an m×n matrix: `svd{full_matrices}`.
@@ -114,11 +113,11 @@ impl MatrixOp for Svd {
     fn ns_per_mul(&self) -> f64 {
         5.0
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let (u, s, vt) = T::svd(&x[0], m, n, self.full_matrices);
-        vec![MatrixResult::Floats(u), MatrixResult::Floats(s), MatrixResult::Floats(vt)]
-    }
 }
+computes!(Svd, |self, x, [m, n, _]| {
+    let (u, s, vt) = T::svd(&x[0], m, n, self.full_matrices);
+    vec![Floats(u), Floats(s), Floats(vt)]
+});
 
 impl MatrixOp for Svdvals {
     fn requires_square(&self) -> bool {
@@ -130,7 +129,5 @@ impl MatrixOp for Svdvals {
     fn ns_per_mul(&self) -> f64 {
         1.5
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        vec![MatrixResult::Floats(T::svdvals(&x[0], m, n))]
-    }
 }
+computes!(Svdvals, |self, x, [m, n, _]| vec![Floats(T::svdvals(&x[0], m, n))]);

@@ -1,13 +1,12 @@
 //! Triangular linear systems.
 
-use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
-use super::{MatrixRegion, matrix_op_rules};
+use super::matrix_kernel::MatrixOp;
+use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
 use crate::core::diagnostic::Result;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::factors::{Dim, ExplicitRule, Factors};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, Builder, JvpArgs, NamedOp, Primitive, Tangents, TransposeArgs, Value};
-use atmesh_linalg::{Real, Triangle};
 use std::sync::Arc;
 
 /// The solution x of a·x = b or x·a = b, where a is triangular: `triangular_solve`.
@@ -97,10 +96,6 @@ impl MatrixOp for TriangularSolve {
     fn ns_per_mul(&self) -> f64 {
         0.15
     }
-    fn compute<T: Real>(&self, x: &[Vec<T>], [n, _, k]: [usize; 3]) -> Vec<MatrixResult<T>> {
-        let how = Triangle { lower: self.lower, transposed: self.transpose_a, unit: self.unit_diagonal };
-        vec![MatrixResult::Floats(T::triangular_solve(&x[0], n, how, !self.left_side, &x[1], k))]
-    }
     fn loops(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         let (a, b) = (&operands[0], &operands[1]);
         let batch = a.rank() - 2;
@@ -123,6 +118,11 @@ impl MatrixOp for TriangularSolve {
         f
     }
 }
+computes!(TriangularSolve, |self, x, [n, _, k]| {
+    let how =
+        atmesh_linalg::Triangle { lower: self.lower, transposed: self.transpose_a, unit: self.unit_diagonal };
+    vec![Floats(T::triangular_solve(&x[0], n, how, !self.left_side, &x[1], k))]
+});
 
 impl Builder {
     /// Emits L⁻¹·x, or x·L⁻ᵀ if `right`.

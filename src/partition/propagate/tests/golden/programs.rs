@@ -89,7 +89,6 @@ fn lines_and_windows() {
 }
 
 #[test]
-#[cfg(feature = "linalg")]
 fn factorizations() {
     one("51", &M, &[8, 16, 16], p![X, _, Y], "X,-,-", |r, a| {
         emit(r, Arc::new(crate::ir::ops::linalg::Cholesky), &[a])
