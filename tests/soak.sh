@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Runs random programs and device code until something fails or the time is over, then 20,000 calls
-# of all kinds: tests/soak.sh [minutes [first seed]]
+# Runs all cases of the tests that run a part of them in `cargo test`, then random programs and device
+# code until something fails or the time is over, then 20,000 calls of all kinds:
+# tests/soak.sh [minutes [first seed]]
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
 # Optimised tests run more programs per minute.
 export CARGO_PROFILE_TEST_OPT_LEVEL=1
-cargo test --test properties --test sharding --test limits --test laws --no-run
+parts=(--test bad_input --test bytes_moved --test fixits --test laws --test operations --test properties --test reports)
+cargo test --lib "${parts[@]}" --test sharding --test limits --no-run
+ATMESH_SOAK=1 BYTES_MOVED_VARIANTS=2 DEGENERATE=8 FIXITS=4000 cargo test -q "${parts[@]}"
+DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
   echo "seed $seed"

@@ -251,7 +251,7 @@ fn operands() -> Vec<Array> {
 fn operations_on_sizes_0_and_1() {
     let number =
         |name: &str, default: usize| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
-    let (pairs, seed) = (number("DEGENERATE", 8), number("DEGENERATE_SEED", 1));
+    let (pairs, seed) = (number("DEGENERATE", 3), number("DEGENERATE_SEED", 1));
     let operands = operands();
     let mut state = seed as u64;
     let mut draw = || {

@@ -2,6 +2,8 @@
 
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
+#[path = "../soak/mod.rs"]
+mod soak;
 
 mod arrays;
 mod complex;

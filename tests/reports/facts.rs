@@ -6,6 +6,7 @@
 
 mod model;
 
+use crate::soak::part;
 use atmesh::plan::{Link, Machine, Plan};
 use atmesh::prelude::*;
 use model::Decoder;
@@ -89,8 +90,8 @@ fn a_model_of_70_billion_parameters_is_best_on_few_tensor_parallel_chips() -> Re
     let link = |n: f64| Link::ring(n * 180e9);
     let rings = v5p().link("data", link(2.0)).link("tensor", link(1.0));
     let torus = v5p().torus([16, 32, 16]);
-    for (name, machine, auto) in [("rings", &rings, false), ("rings", &rings, true), ("torus", &torus, true)]
-    {
+    let cases = [("rings", &rings, false), ("rings", &rings, true), ("torus", &torus, true)];
+    for (name, machine, auto) in part(cases, 2) {
         let model = Decoder { auto, ..model };
         let plan = |y: usize| Ok((y, model.plan(8192 / y, y, machine)?));
         let plans = [1, 2, 4, 8].into_iter().map(plan).collect::<Result<Vec<(usize, Plan)>>>()?;
