@@ -323,8 +323,8 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn numbers(n: usize) -> Vec<i32> {
         let barrier = Barrier::new(n);
-        // SAFETY: `gettid` has no preconditions.
-        let ends = on_threads_without_hooks(n, &|_| (barrier.wait(), unsafe { libc::gettid() }).1).unwrap();
+        let id = rustix::thread::gettid;
+        let ends = on_threads_without_hooks(n, &|_| (barrier.wait(), id().as_raw_pid()).1).unwrap();
         ends.into_iter().map(|e| e.ok().unwrap()).collect()
     }
     #[cfg(all(target_os = "linux", not(miri)))]

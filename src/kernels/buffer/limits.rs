@@ -1,12 +1,13 @@
 //! The memory limits of a Linux process: physical memory, cgroup limits and resource limits.
 
+use rustix::process::{Resource, getrlimit};
 use std::fs::read_to_string;
 
 /// Returns the minimum of all limits, in bytes.
 pub(super) fn min_limit_bytes() -> usize {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = cgroup_limit(&groups, |file| read_to_string(file).ok());
-    [physical_memory(), group, resource_limit(libc::RLIMIT_AS), resource_limit(libc::RLIMIT_DATA)]
+    [physical_memory(), group, resource_limit(Resource::As), resource_limit(Resource::Data)]
         .into_iter()
         .flatten()
         .min()
@@ -14,16 +15,12 @@ pub(super) fn min_limit_bytes() -> usize {
 }
 
 fn physical_memory() -> Option<usize> {
-    // SAFETY: `sysconf` reads system constants, and has no preconditions.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    Some(usize::try_from(pages).ok()?.saturating_mul(usize::try_from(size).ok()?))
+    let system = rustix::system::sysinfo();
+    Some(usize::try_from(system.totalram).ok()?.saturating_mul(system.mem_unit as usize))
 }
 
-fn resource_limit(which: libc::__rlimit_resource_t) -> Option<usize> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid `rlimit` for the call to fill.
-    let got = unsafe { libc::getrlimit(which, &mut limit) };
-    (got == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+fn resource_limit(which: Resource) -> Option<usize> {
+    getrlimit(which).current.and_then(|bytes| usize::try_from(bytes).ok())
 }
 
 /// Returns the smallest memory limit of the process's cgroups and their ancestors, version 1 or 2.

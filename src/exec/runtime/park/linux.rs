@@ -1,6 +1,7 @@
 //! Parking on futexes, and thread affinity, on Linux.
 
 use super::Park;
+use rustix::thread::{CpuSet, Pid, Timespec, futex, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
@@ -11,24 +12,15 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct FutexParker;
 
-fn futex(at: &AtomicU32, op: i32, value: u32, most: Option<Duration>) {
-    let most = most.map(|t| libc::timespec {
-        tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: t.subsec_nanos().into(),
-    });
-    let most = most.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `at` is an aligned 32-bit word, and `most` is null or points to a timeout; both are
-    // valid for the duration of the call.
-    unsafe {
-        libc::syscall(libc::SYS_futex, at.as_ptr(), op | libc::FUTEX_PRIVATE_FLAG, value, most);
-    }
-}
 impl Park for FutexParker {
     fn wake(&self, at: &AtomicU32) {
-        futex(at, libc::FUTEX_WAKE, i32::MAX as u32, None);
+        let _ = futex::wake(at, futex::Flags::PRIVATE, i32::MAX as u32);
     }
     fn park_until_changed(&self, at: &AtomicU32, value: u32, most: Option<Duration>) {
-        futex(at, libc::FUTEX_WAIT, value, most);
+        // a duration that the system cannot represent is longer than any wait
+        let most = most.and_then(|t| Timespec::try_from(t).ok());
+        // an error is a value that has changed, a timeout or a signal: the caller looks again
+        let _ = futex::wait(at, futex::Flags::PRIVATE, value, most.as_ref());
     }
 }
 
@@ -66,62 +58,42 @@ impl Default for WorkerThread {
 #[derive(Clone, Copy, Debug)]
 struct CpuMask {
     /// The processors that the thread may use, as set by others.
-    allowed: libc::cpu_set_t,
+    allowed: CpuSet,
     /// The processors that the thread was last restricted to.
-    applied: libc::cpu_set_t,
+    applied: CpuSet,
 }
 
-/// Returns the processors that a thread may use. Thread 0 is the caller.
-fn affinity(thread: i32) -> libc::cpu_set_t {
-    // SAFETY: the set is a bit set, for which all zeros are valid; the call fills it within its
-    // size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(thread, size_of_val(&set), &mut set);
-        set
-    }
+/// Returns the processors that a thread may use, or none if it has ended. `None` is the caller.
+fn affinity(thread: Option<Pid>) -> CpuSet {
+    sched_getaffinity(thread).unwrap_or_default()
 }
 /// Returns the processor on which the caller runs.
 pub(in crate::exec::runtime) fn current_cpu() -> u32 {
-    // SAFETY: `sched_getcpu` has no preconditions.
-    unsafe { libc::sched_getcpu() as u32 }
+    sched_getcpu() as u32
 }
 impl WorkerThread {
     /// Registers the calling thread as the one of this handle.
     pub(in crate::exec::runtime) fn register(&self) {
-        // SAFETY: `gettid` has no preconditions.
-        self.id.store(unsafe { libc::gettid() }, Release);
+        self.id.store(gettid().as_raw_pid(), Release);
     }
     /// Keeps the thread off a processor, if it may use another one.
     ///
     /// If the affinity was changed by others in the meantime, the change is respected.
     pub(in crate::exec::runtime) fn avoid_cpu(&self, cpu: u32) {
-        let id = self.id.load(Acquire);
-        if id == 0
-            || self.avoided_cpu.swap(cpu, Relaxed) == cpu
-            || cpu as usize >= 8 * size_of::<libc::cpu_set_t>()
-        {
+        let Some(id) = Pid::from_raw(self.id.load(Acquire)) else { return };
+        if self.avoided_cpu.swap(cpu, Relaxed) == cpu || cpu as usize >= CpuSet::MAX_CPU {
             return;
         }
         let mut mask = self.mask.lock().unwrap_or_else(|e| e.into_inner());
-        let now = affinity(id);
-        let allowed = mask.filter(|m| equal(&m.applied, &now)).map_or(now, |m| m.allowed);
+        let now = affinity(Some(id));
+        let allowed = mask.filter(|m| m.applied == now).map_or(now, |m| m.allowed);
         let mut kept = allowed;
-        // SAFETY: the processor's index is within the set (checked above). `sched_setaffinity` only
-        // reads `kept`, and returns an error if no thread has this id.
-        unsafe {
-            libc::CPU_CLR(cpu as usize, &mut kept);
-            if libc::CPU_COUNT(&kept) > 0 {
-                libc::sched_setaffinity(id, size_of_val(&kept), &kept);
-                *mask = Some(CpuMask { allowed, applied: kept });
-            }
+        kept.unset(cpu as usize);
+        if kept.count() > 0 {
+            let _ = sched_setaffinity(Some(id), &kept);
+            *mask = Some(CpuMask { allowed, applied: kept });
         }
     }
-}
-
-fn equal(a: &libc::cpu_set_t, b: &libc::cpu_set_t) -> bool {
-    // SAFETY: both arguments are valid sets, which are only read.
-    unsafe { libc::CPU_EQUAL(a, b) }
 }
 
 #[cfg(test)]
@@ -135,17 +107,14 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| {
                 thread.register();
-                let (all, here) = (affinity(0), current_cpu());
+                let (all, here) = (affinity(None), current_cpu());
                 thread.avoid_cpu(here);
-                let set = affinity(0);
-                // SAFETY: the processor's index is within the set.
-                let (on, left) = unsafe { (libc::CPU_ISSET(here as usize, &set), libc::CPU_COUNT(&set)) };
-                // SAFETY: the set is valid, and is only read.
-                let before = unsafe { libc::CPU_COUNT(&all) };
-                assert_eq!((on, left), if before > 1 { (false, before - 1) } else { (true, 1) });
+                let set = affinity(None);
+                let before = all.count();
+                let expected = if before > 1 { (false, before - 1) } else { (true, 1) };
+                assert_eq!((set.is_set(here as usize), set.count()), expected);
                 thread.avoid_cpu(u32::MAX);
-                // SAFETY: the set is valid, and is only read.
-                assert_eq!(left, unsafe { libc::CPU_COUNT(&affinity(0)) });
+                assert_eq!(affinity(None).count(), set.count());
             });
         });
     }
@@ -156,25 +125,18 @@ mod tests {
             s.spawn(|| {
                 let thread = WorkerThread::default();
                 thread.register();
-                let all = affinity(0);
-                let on = |set: &libc::cpu_set_t, cpu: usize| {
-                    // SAFETY: the processor's index is within the set.
-                    unsafe { libc::CPU_ISSET(cpu, set) }
-                };
-                let cpus: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(|c| on(&all, *c)).collect();
+                let all = affinity(None);
+                let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|c| all.is_set(*c)).collect();
                 let [first, second, ..] = cpus[..] else { return };
                 thread.avoid_cpu(first as u32);
-                assert!(!on(&affinity(0), first));
+                assert!(!affinity(None).is_set(first));
                 // another party restricts the thread to one processor
-                // SAFETY: the set is valid, and `first` is within it.
-                unsafe {
-                    let mut one: libc::cpu_set_t = std::mem::zeroed();
-                    libc::CPU_SET(first, &mut one);
-                    libc::sched_setaffinity(0, size_of_val(&one), &one);
-                }
+                let mut one = CpuSet::new();
+                one.set(first);
+                sched_setaffinity(None, &one).unwrap();
                 for cpu in [second, first, second] {
                     thread.avoid_cpu(cpu as u32);
-                    assert!(on(&affinity(0), first) && !on(&affinity(0), second));
+                    assert!(affinity(None).is_set(first) && !affinity(None).is_set(second));
                 }
             });
         });
