@@ -1,8 +1,11 @@
 //! Reads the collectives and parameters of a compiled module from its `HloModuleProto`.
-//!
-//! The message is defined in `xla/service/hlo.proto`; only a few of its fields are read.
 
+use super::proto::{
+    HloInstructionProto, HloModuleProto, HloModuleProtoWithConfig, MeshAxesReplicaGroupListProto, OpMetadata,
+    ShapeProto, StackFrameIndexProto,
+};
 use crate::core::types::{ArrayType, DType, Shape};
+use prost::Message;
 use std::fmt;
 
 /// A collective in a module that XLA has compiled.
@@ -41,7 +44,7 @@ pub(super) struct HloModule {
 }
 
 /// XLA's `PrimitiveType` of each element type that XLA shares with this crate (`xla_data.proto`).
-const PRIMITIVE_TYPES: [(DType, u64); 15] = [
+const PRIMITIVE_TYPES: [(DType, i32); 15] = [
     (DType::Bool, 1),
     (DType::I8, 2),
     (DType::I16, 3),
@@ -71,163 +74,83 @@ const COLLECTIVE_PREFIXES: [&str; 7] = [
     "ragged-all-to-all",
 ];
 
-/// A field of a protobuf message.
-#[derive(Clone, Copy)]
-enum ProtoField<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-/// An iterator over the fields of a message with their numbers.
-/// It stops at the end of the message or at invalid data.
-struct ProtoFields<'a>(&'a [u8]);
-
-impl<'a> ProtoFields<'a> {
-    fn varint(&mut self) -> Option<u64> {
-        let mut n = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            n |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(n);
-            }
-        }
-        None
-    }
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-}
-
-impl<'a> Iterator for ProtoFields<'a> {
-    type Item = (u64, ProtoField<'a>);
-    fn next(&mut self) -> Option<Self::Item> {
-        let key = self.varint()?;
-        let field = match key & 7 {
-            0 => ProtoField::Number(self.varint()?),
-            1 => ProtoField::Bytes(self.take(8)?),
-            2 => {
-                let len = usize::try_from(self.varint()?).ok()?;
-                ProtoField::Bytes(self.take(len)?)
-            }
-            5 => ProtoField::Bytes(self.take(4)?),
-            _ => return None,
-        };
-        Some((key >> 3, field))
-    }
-}
-
-/// Returns the contents of the fields with this number: messages and strings.
-fn bytes_fields(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
-    ProtoFields(message).filter_map(move |(n, field)| match field {
-        ProtoField::Bytes(bytes) if n == number => Some(bytes),
-        _ => None,
-    })
-}
-/// Returns the integers in the fields with this number, whether or not they are packed.
-fn varint_fields(message: &[u8], number: u64) -> Vec<u64> {
-    let mut found = Vec::new();
-    for (_, field) in ProtoFields(message).filter(|(n, _)| *n == number) {
-        match field {
-            ProtoField::Number(n) => found.push(n),
-            ProtoField::Bytes(packed) => {
-                let mut packed = ProtoFields(packed);
-                found.extend(std::iter::from_fn(|| packed.varint()));
-            }
-        }
-    }
-    found
-}
-fn text_field(message: &[u8], number: u64) -> Option<String> {
-    let bytes = bytes_fields(message, number).next().filter(|b| !b.is_empty())?;
-    Some(String::from_utf8_lossy(bytes).into_owned())
-}
-
 /// Returns the type in a `ShapeProto`, if it is an array.
-fn array_type(shape: &[u8]) -> Option<(DType, Shape)> {
-    let kind = *varint_fields(shape, 2).first()?;
-    let (dtype, _) = PRIMITIVE_TYPES.iter().find(|k| k.1 == kind)?;
-    Some((*dtype, varint_fields(shape, 3).into_iter().map(|n| n as usize).collect()))
+fn array_type(shape: &ShapeProto) -> Option<(DType, Shape)> {
+    let (dtype, _) = PRIMITIVE_TYPES.iter().find(|k| k.1 == shape.element_type)?;
+    let sizes = shape.dimensions.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
+    Some((*dtype, sizes))
 }
 /// Returns the arrays in a `ShapeProto`: one, or those of a tuple.
-fn array_types(shape: &[u8]) -> Vec<ArrayType> {
-    match array_type(shape) {
-        Some((dtype, shape)) => vec![dtype.array_type(shape)],
-        None => bytes_fields(shape, 4)
-            .filter_map(array_type)
-            .map(|(dtype, shape)| dtype.array_type(shape))
-            .collect(),
-    }
+fn array_types(shape: &ShapeProto) -> Vec<ArrayType> {
+    let arrays = match array_type(shape) {
+        Some(array) => vec![array],
+        None => shape.tuple_shapes.iter().filter_map(array_type).collect(),
+    };
+    arrays.into_iter().map(|(dtype, shape)| dtype.array_type(shape)).collect()
 }
 
-/// Returns the number of devices along some axes of a mesh (`MeshAxesReplicaGroupListProto`).
-/// The axes may be full axes or sub-axes.
-fn mesh_group_size(list: &[u8]) -> Option<usize> {
-    let sizes: Vec<u64> =
-        bytes_fields(bytes_fields(list, 1).next()?, 1).flat_map(|axis| varint_fields(axis, 2)).collect();
-    let size = |axis: &[u8]| match bytes_fields(axis, 2).next() {
-        Some(piece) => varint_fields(piece, 2).first().copied(),
-        None => sizes.get(varint_fields(axis, 1).first().map_or(0, |k| *k as usize)).copied(),
-    };
-    let sizes = bytes_fields(list, 2).map(size).collect::<Option<Vec<u64>>>()?;
-    sizes.into_iter().try_fold(1, |n: usize, size| n.checked_mul(usize::try_from(size).ok()?))
+/// Returns the number of devices along some axes of a mesh. The axes may be full axes or sub-axes.
+fn mesh_group_size(list: &MeshAxesReplicaGroupListProto) -> Option<usize> {
+    let axes = &list.mesh.as_ref()?.axes;
+    list.axes.iter().try_fold(1, |devices: usize, axis| {
+        let size = match &axis.sub_axis {
+            Some(piece) => piece.size,
+            None => axes.get(usize::try_from(axis.axis_index).ok()?)?.size,
+        };
+        devices.checked_mul(usize::try_from(size).ok()?)
+    })
 }
 
 /// Returns the source location in an `OpMetadata`.
 /// It is stored there, or in a frame of the module's stack frame index.
-fn source_location(metadata: &[u8], calls: &[u8]) -> Option<String> {
-    if let (Some(file), Some(line)) = (text_field(metadata, 3), varint_fields(metadata, 4).first()) {
-        return Some(format!("{file}:{line}"));
+fn source_location(metadata: &OpMetadata, calls: &StackFrameIndexProto) -> Option<String> {
+    /// Returns the entry with an id. Ids start at 1.
+    fn entry<T>(entries: &[T], id: i32) -> Option<&T> {
+        entries.get(usize::try_from(id).ok()?.checked_sub(1)?)
     }
-    // ids of frames, locations and files start at 1
-    let entry = |field, number: Option<&u64>| {
-        bytes_fields(calls, field).nth(usize::try_from(*number?).ok()?.checked_sub(1)?)
+    let (file, line) = if metadata.source_file.is_empty() || metadata.source_line == 0 {
+        let frame = entry(&calls.stack_frames, metadata.stack_frame_id)?;
+        let location = entry(&calls.file_locations, frame.file_location_id)?;
+        (entry(&calls.file_names, location.file_name_id)?, location.line)
+    } else {
+        (&metadata.source_file, metadata.source_line)
     };
-    let frame = entry(4, varint_fields(metadata, 15).first())?;
-    let location = entry(3, varint_fields(frame, 1).first())?;
-    let file = String::from_utf8_lossy(entry(1, varint_fields(location, 1).first())?);
-    Some(format!("{file}:{}", varint_fields(location, 3).first()?))
+    (line > 0).then(|| format!("{file}:{line}"))
 }
 
 /// Returns an `HloInstructionProto` as a collective, if it is one.
-fn collective(instruction: &[u8], calls: &[u8]) -> Option<XlaCollective> {
-    let name = text_field(instruction, 2)?;
+fn collective(instruction: HloInstructionProto, calls: &StackFrameIndexProto) -> Option<XlaCollective> {
+    let name = instruction.opcode;
     if name.ends_with("-done") || !COLLECTIVE_PREFIXES.iter().any(|n| name.starts_with(n)) {
         return None;
     }
-    // the lists of devices are in one of three fields, depending on the version of XLA
-    let list = bytes_fields(instruction, 87).next();
-    let listed =
-        bytes_fields(instruction, 49).chain(list.into_iter().flat_map(|l| bytes_fields(l, 1))).next();
-    let said =
-        list.and_then(|l| bytes_fields(l, 2).next()).and_then(|iota| varint_fields(iota, 2).first().copied());
-    let devices = listed.map(|group| varint_fields(group, 1).len()).or(said.map(|n| n as usize));
-    let devices = devices.or_else(|| mesh_group_size(bytes_fields(instruction, 93).next()?));
+    let list = instruction.device_list.unwrap_or_default();
+    let group = instruction.replica_groups.first().or(list.replica_groups.first());
+    let devices = group
+        .map(|group| group.replica_ids.len())
+        .or_else(|| usize::try_from(list.iota?.devices_per_group).ok())
+        .or_else(|| mesh_group_size(instruction.mesh_axes.as_ref()?));
     Some(XlaCollective {
-        types: bytes_fields(instruction, 3).next().map(array_types).unwrap_or_default(),
+        types: instruction.shape.as_ref().map(array_types).unwrap_or_default(),
         devices: devices.filter(|n| *n > 0),
-        source: bytes_fields(instruction, 7).next().and_then(|metadata| source_location(metadata, calls)),
+        source: instruction.metadata.and_then(|metadata| source_location(&metadata, calls)),
         name,
     })
 }
 
 /// Reads a module in a format that plugins return.
 /// This is an `HloModuleProto`, or a message that contains one together with its configuration.
-pub(super) fn read(form: &str, code: &[u8]) -> Option<HloModule> {
-    let module = match form {
-        "hlo" => code,
-        "hlo_with_config" => bytes_fields(code, 1).next()?,
+pub(super) fn read(format: &str, code: &[u8]) -> Option<HloModule> {
+    let module = match format {
+        "hlo" => HloModuleProto::decode(code).ok()?,
+        "hlo_with_config" => HloModuleProtoWithConfig::decode(code).ok()?.module?,
         _ => return None,
     };
-    let takes = bytes_fields(module, 4).next()?;
-    let calls = bytes_fields(module, 17).next().unwrap_or_default();
-    let instructions = bytes_fields(module, 3).flat_map(|computation| bytes_fields(computation, 2));
+    let calls = module.stack_frames.unwrap_or_default();
+    let instructions = module.computations.into_iter().flat_map(|computation| computation.instructions);
     Some(HloModule {
-        parameters: bytes_fields(takes, 1).map(array_type).collect(),
-        collectives: instructions.filter_map(|i| collective(i, calls)).collect(),
+        parameters: module.signature?.parameters.iter().map(array_type).collect(),
+        collectives: instructions.filter_map(|i| collective(i, &calls)).collect(),
     })
 }
 

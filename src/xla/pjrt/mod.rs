@@ -32,7 +32,7 @@ mod api;
 mod client_options;
 mod functions;
 mod hlo;
-mod options;
+mod proto;
 
 pub use client_options::{ClientOptions, OptionValue, PLUGIN_OPTIONS};
 pub use hlo::XlaCollective;
@@ -263,7 +263,7 @@ impl Client {
             );
             return Err(op_error(op, fault.help("pass the mesh's number of devices to `Client::from_env`")));
         }
-        let proto = options::compile(devices, &[("xla_allow_excess_precision", false)]);
+        let proto = proto::compile_options(devices, &[("xla_allow_excess_precision", false)]);
         let inner = self.inner.compile(text, &proto).map_err(|words| {
             if is_out_of_memory(&words) {
                 return plugin_error(op, "the memory of a device is full", &words);
