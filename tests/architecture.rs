@@ -22,7 +22,6 @@ const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("kernels::reduce", "gather index_filter simd_f32", REDUCTIONS),
 ];
 
-const BACK_ENDS: &str = "removed when the back end is restructured";
 const NESTED_PROGRAMS: &str = "the derivative of an equation with nested programs differentiates them";
 const REDUCTIONS: &str = "a table of loops has those of other modules, which are generic over the reductions";
 const TRANSPOSES: &str = "the two operations are each other's transpose";

@@ -1,6 +1,7 @@
 //! A bounded cache of compiled programs that evicts entries not used recently.
 
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,7 @@ pub(crate) struct Cache<K, V> {
 }
 struct CacheState<K, V> {
     /// The values, with their weights.
-    entries: HashMap<Arc<K>, CacheEntry<V>>,
+    entries: FxHashMap<Arc<K>, CacheEntry<V>>,
     /// All keys, in eviction order.
     order: VecDeque<Arc<K>>,
     weight: usize,
@@ -29,7 +30,7 @@ struct CacheEntry<V> {
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     /// Creates an empty cache for values of total weight at most `max_weight`.
     pub(crate) fn new(max_weight: usize) -> Cache<K, V> {
-        let state = CacheState { entries: HashMap::new(), order: VecDeque::new(), weight: 0 };
+        let state = CacheState { entries: FxHashMap::default(), order: VecDeque::new(), weight: 0 };
         Cache { max_weight, state: Mutex::new(state) }
     }
     /// Returns the value of this key, and marks it as used.

@@ -8,9 +8,9 @@ use super::operand::ArrayOrLiteral;
 use super::pipeline::CompiledProgram;
 use crate::api::trace::PlacedType;
 use crate::core::types::DType;
-use crate::core::util::fast_hash::FastHasher;
 use crate::exec::engine::EngineConfig;
 use crate::ir::program::{Literal, Prim, Primitive};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -100,7 +100,8 @@ impl OpKey<'_> {
     /// Returns the index of the first slot of the operation's set. Values of literals are not
     /// hashed.
     fn set_start(&self) -> usize {
-        let mut digest = FastHasher::from_u64(self.inputs.len() as u64);
+        let mut digest = FxHasher::default();
+        digest.write_usize(self.inputs.len());
         self.prim.dyn_hash(&mut digest);
         for arg in self.inputs {
             if let Some(placed) = arg.concrete_type() {

@@ -17,9 +17,10 @@ use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
 use crate::partition::TransferPrices;
 use crate::partition::plan::Machine;
+use rustc_hash::FxHasher;
 use std::cell::RefCell;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
@@ -581,7 +582,7 @@ pub(crate) fn record_body<O: Tree>(
 
 /// Hashes the types and shardings of a tree's arrays.
 fn hash_types<T: Tree>(tree: &T) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     tree.visit(&mut Path::unnamed(), &mut |_, a| {
         if let Repr::Concrete(c) = a.repr() {
             c.ty.hash(&mut hasher);

@@ -1,4 +1,3 @@
-//! Two small data structures: sorting of short lists, and a fast hasher.
+//! Sorting of short lists.
 
-pub(crate) mod fast_hash;
 pub(crate) mod small_sort;

@@ -2,15 +2,14 @@
 //! Layers repeat, and so do their fetches.
 
 use crate::core::sharding::sub_axes::SubAxis;
-use crate::core::util::fast_hash::FastHasher;
 use crate::ir::program::loop_nest::{AccessPiece, Source};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::transfer::{MAX_SAMPLED_COMBINATIONS, TransferCost};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Slot;
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasherDefault;
+use std::collections::HashSet;
 
 /// The costs and decisions computed so far for one number of devices.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(crate) struct CostCache {
 
 /// A cache table.
 /// Keys are lists of integers that determine the value.
-pub(in crate::partition) type KeyMap<T> = HashMap<Box<[i64]>, T, BuildHasherDefault<FastHasher>>;
+pub(in crate::partition) type KeyMap<T> = FxHashMap<Box<[i64]>, T>;
 
 impl Default for CostCache {
     fn default() -> CostCache {

@@ -1,7 +1,9 @@
 //! Parking on futexes, and thread affinity, on Linux.
 
 use super::Park;
-use rustix::thread::{CpuSet, Pid, Timespec, futex, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{
+    CpuSet, Pid, Timespec, futex, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity,
+};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
