@@ -134,6 +134,7 @@ impl Array {
     /// Returns `.npy` contents that also represent types NumPy lacks, for other programs to read.
     ///
     /// A key is written as its two words.
+    #[cfg(feature = "json")]
     pub(crate) fn npy_bytes_raw(&self, op: &'static str, location: SourceLocation) -> Result<Vec<u8>> {
         let ty = self.ty()?;
         match ty.dtype {

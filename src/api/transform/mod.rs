@@ -15,6 +15,8 @@ mod jacobian;
 mod jit;
 mod movement;
 mod stablehlo;
+#[cfg(feature = "json")]
+mod stablehlo_files;
 mod stages;
 mod vmap;
 

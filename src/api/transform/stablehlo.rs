@@ -1,16 +1,14 @@
 //! Export of traced functions as StableHLO: as text, or as a folder of files.
 
 use super::stages::Traced;
-use crate::api::array::{Array, atomic_file};
+use crate::api::array::Array;
 use crate::api::trace::pipeline;
 use crate::api::tree::Tree;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Result, SourceLocation};
 use crate::core::types::{ArrayType, DType, Scalar, ScalarElement, with_dtype};
-use crate::partition::plan::json_string as json;
 use crate::xla::stablehlo;
 use crate::xla::stablehlo::{ModuleInput, Options};
 use std::fmt;
-use std::path::Path;
 
 /// The maximum size of a captured array that becomes a constant of the module, in bytes.
 const MAX_CONSTANT_BYTES: usize = 1 << 10;
@@ -30,11 +28,16 @@ pub struct StableHlo {
 
 /// An argument or result of a StableHLO module.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Port {
     /// The path in the tree of arguments or results; `capture0` and so on for captured arrays.
     pub name: String,
     /// The type in the traced program.
+    #[cfg_attr(
+        feature = "json",
+        serde(rename = "type", serialize_with = "super::stablehlo_files::write_type")
+    )]
     pub ty: ArrayType,
     /// The tensor type in the module: `tensor<8x4xf32>`. A key is two words, `tensor<2xui32>`.
     pub tensor: String,
@@ -146,47 +149,6 @@ impl StableHlo {
     pub fn captures(&self) -> &[Array] {
         &self.captures
     }
-    /// Writes the module and its captured arrays into a folder.
-    ///
-    /// The files are `program.mlir`, `program.json` (a table of arguments and results) and
-    /// `capture0.npy`, `capture1.npy`, … Each file is written under a temporary name and renamed,
-    /// the module last, so a folder with `program.mlir` is complete.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let folder = std::env::temp_dir().join(format!("atmesh-step-{}", std::process::id()));
-    /// let w = Array::ones([64, 64]);
-    /// jit(|x: &Array| x.dot(&w)).trace(Array::ones([64]))?.to_stablehlo()?.save(&folder)?;
-    /// assert!(folder.join("program.mlir").exists() && folder.join("capture0.npy").exists());
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let (location, folder) = (std::panic::Location::caller(), folder.as_ref());
-        let failed = |path: &Path, why: std::io::Error| {
-            let fault = Fault::new(ErrorKind::Data, format!("{}: {why}", path.display()));
-            Error::new(fault, "save", Vec::new(), Some(location))
-        };
-        let table = format!(
-            "{{\n \"devices\": {},\n \"arguments\": {},\n \"results\": {}\n}}\n",
-            self.devices,
-            json_table(&self.arguments),
-            json_table(&self.results)
-        );
-        let mut files = Vec::new();
-        for (port, a) in self.arguments.iter().filter(|p| p.file.is_some()).zip(&self.captures) {
-            files.push((port.file.clone().unwrap_or_default(), a.npy_bytes_raw("save", location)?));
-        }
-        files.push(("program.json".into(), table.into_bytes()));
-        files.push(("program.mlir".into(), self.text.clone().into_bytes()));
-        std::fs::create_dir_all(folder).map_err(|why| failed(folder, why))?;
-        for (name, bytes) in files {
-            let path = folder.join(name);
-            atomic_file::write_atomically(&path, &bytes).map_err(|why| failed(&path, why))?;
-        }
-        Ok(())
-    }
 }
 impl fmt::Display for StableHlo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,22 +156,6 @@ impl fmt::Display for StableHlo {
     }
 }
 
-/// Formats a table of arguments or results as JSON.
-fn json_table(ports: &[Port]) -> String {
-    let maybe = |text: &Option<String>| text.as_ref().map_or("null".into(), |t| json(t));
-    let row = |p: &Port| {
-        format!(
-            "\n  {{\"name\": {}, \"type\": {}, \"tensor\": {}, \"sharding\": {}, \"donated\": {}, \"file\": {}}}",
-            json(&p.name),
-            json(&p.ty.to_string()),
-            json(&p.tensor),
-            maybe(&p.sharding),
-            p.donated,
-            maybe(&p.file)
-        )
-    };
-    format!("[{}\n ]", ports.iter().map(row).collect::<Vec<_>>().join(","))
-}
 /// Returns true if a captured array is written as a constant.
 fn is_small(a: &Array) -> bool {
     a.type_ref().is_ok_and(|ty| ty.nbytes() <= MAX_CONSTANT_BYTES && ty.dtype != DType::Key)

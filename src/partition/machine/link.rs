@@ -2,9 +2,12 @@
 
 /// The wiring of the devices along a mesh axis, with its bandwidth and latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Link {
+    #[cfg_attr(feature = "json", serde(default))]
     pub(super) ring: bool,
     pub(super) bandwidth: f64,
+    #[cfg_attr(feature = "json", serde(default))]
     pub(super) latency: f64,
 }
 

@@ -1,5 +1,7 @@
 //! Descriptions of machines: the rates of one device, the links between devices, and their wiring.
 
+#[cfg(feature = "json")]
+mod json;
 mod link;
 mod wiring;
 
@@ -7,6 +9,7 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::dtype::DType;
 use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::sharding::sub_axes::from_axes;
+use crate::core::util::small_sort;
 use crate::partition::collective::CollectiveKind;
 pub use link::Link;
 use wiring::Wiring;
@@ -51,6 +54,8 @@ pub struct Machine {
 
 /// The arrangement of the devices of a machine.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "json", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "json", serde(rename_all = "lowercase", deny_unknown_fields))]
 enum DeviceLayout {
     /// Nodes of `size` devices, with the links inside and between them.
     Nodes { size: usize, inside: Link, outside: Link, adapters: Option<usize> },
@@ -151,6 +156,8 @@ impl Machine {
     pub fn flops(mut self, dtype: DType, per_second: f64) -> Machine {
         self.matmul_flops.retain(|p| p.0 != dtype);
         self.matmul_flops.push((dtype, per_second));
+        // machines are equal if they were given the same rates in another order
+        small_sort::sort_by_key(&mut self.matmul_flops, |p| p.0);
         self
     }
     /// Sets the rate of all other operations, in operations per second.
@@ -187,6 +194,7 @@ impl Machine {
         let axis = axis.into();
         self.links.retain(|l| l.0 != axis);
         self.links.push((axis, link));
+        small_sort::sort_by_key(&mut self.links, |l| l.0);
         self
     }
     /// Sets the default link, for all mesh axes without a link, and for the dimensions of a torus.

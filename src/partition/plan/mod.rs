@@ -36,6 +36,8 @@
 //! `tests/reports/facts.rs` compares plans with published figures.
 
 mod html;
+#[cfg(feature = "json")]
+mod json;
 mod kernel_work;
 mod profile;
 mod render;
@@ -44,8 +46,12 @@ mod sweep;
 mod tracks;
 mod walk;
 
+#[cfg(feature = "json")]
+pub use json::{SavedEntry, SavedPlan};
+#[cfg(feature = "json")]
+pub(crate) use json::{json_error, to_json_lines};
 pub use profile::{Activity, Comparison, ComparisonRow, Span, Timeline};
-pub(crate) use render::{json_string, scaled as amount};
+pub(crate) use render::scaled as amount;
 pub use sweep::{Sweep, mesh_shapes, sweep};
 
 use crate::core::diagnostic::{Result, SourceLocation};
@@ -84,6 +90,7 @@ pub struct Plan {
     machine: Machine,
     devices: usize,
     entries: Vec<PlanEntry>,
+    #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "only trace events show them"))]
     loop_remainders: Vec<LoopRemainder>,
     seconds: f64,
     peak_bytes: u64,

@@ -1,7 +1,7 @@
 //! Profiles: timelines of the devices or workers in a measured run, and comparisons with a plan.
 
 use super::html::{PageCell, location_text, page, table};
-use super::render::{event_times, json_string, scaled};
+use super::render::scaled;
 use super::{EntryKind, Plan};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
@@ -61,7 +61,7 @@ impl Span {
     fn key(&self) -> (Activity, &str, Option<SourceLocation>, &ScopePath, Option<Phase>) {
         (self.activity, &self.op, self.source, &self.scope, self.phase)
     }
-    fn phase(&self) -> &'static str {
+    pub(super) fn phase_name(&self) -> &'static str {
         self.phase.map_or("", Phase::name)
     }
 }
@@ -116,7 +116,7 @@ impl Timeline {
         let of = self.spans.iter().filter(|s| (s.track, s.activity) == (track, activity));
         of.fold(0.0, |t, s| t + s.seconds)
     }
-    fn track_name(&self) -> &'static str {
+    pub(super) fn track_name(&self) -> &'static str {
         if self.engine == "threads" { "device" } else { "worker" }
     }
     fn rows(&self) -> Vec<TimelineRow<'_>> {
@@ -142,7 +142,7 @@ impl Timeline {
         small_sort::sort_by(&mut rows, |a, b| b.busiest.total_cmp(&a.busiest));
         rows
     }
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let s = if self.tracks == 1 { "" } else { "s" };
         format!("engine {}, {} {}{s}", self.engine, self.tracks, self.track_name())
     }
@@ -179,59 +179,6 @@ impl Timeline {
         }
     }
 
-    /// Returns the profile as JSON: the totals, then a list of spans.
-    pub fn to_json(&self) -> String {
-        let span = |s: &Span| {
-            format!(
-                "\n  {{\"track\": {}, \"what\": {}, \"operation\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"kernel\": {}, \"start\": {:e}, \"seconds\": {:e}}}",
-                s.track,
-                json_string(s.activity.name()),
-                json_string(&s.op),
-                json_string(&location_text(s.source)),
-                json_string(s.scope.name().unwrap_or_default()),
-                json_string(s.phase()),
-                json_string(&s.kernel),
-                s.start,
-                s.seconds,
-            )
-        };
-        format!(
-            "{{\"engine\": {}, \"tracks\": {}, \"seconds\": {:e}, \"spans\": [{}\n]}}\n",
-            json_string(self.engine),
-            self.tracks,
-            self.seconds,
-            self.spans.iter().map(span).collect::<Vec<_>>().join(",")
-        )
-    }
-    /// Returns the profile as trace events for `ui.perfetto.dev`.
-    ///
-    /// There is a track for each device or worker.
-    pub fn to_perfetto(&self) -> String {
-        let event = |s: &Span| {
-            let when = event_times(s.start, s.seconds)?;
-            Some(format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"kernel\": {}}}}}",
-                s.track + 1,
-                json_string(&s.op),
-                json_string(s.activity.name()),
-                json_string(&location_text(s.source)),
-                json_string(s.scope.name().unwrap_or_default()),
-                json_string(s.phase()),
-                json_string(&s.kernel),
-            ))
-        };
-        let name = |what: &str, track: usize, name: &str| {
-            format!(
-                "\n{{\"ph\": \"M\", \"pid\": 1, \"tid\": {track}, \"name\": \"{what}\", \"args\": {{\"name\": {}}}}}",
-                json_string(name)
-            )
-        };
-        let tracks =
-            (0..self.tracks).map(|t| name("thread_name", t + 1, &format!("{} {t}", self.track_name())));
-        let events = std::iter::once(name("process_name", 0, &self.title())).chain(tracks);
-        let events: Vec<String> = events.chain(self.spans.iter().filter_map(event)).collect();
-        format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
-    }
     /// Returns the profile as an HTML page, in the form of [`Plan::to_html`].
     pub fn to_html(&self, source: &str) -> String {
         let figure = |value: f64| PageCell::Figure(value, scaled(value, "s"));
@@ -241,7 +188,7 @@ impl Timeline {
                 PageCell::Text(r.first.op.clone()),
                 PageCell::Text(r.first.scope.to_string()),
                 PageCell::Text(r.first.activity.name().into()),
-                PageCell::Text(r.first.phase().into()),
+                PageCell::Text(r.first.phase_name().into()),
                 figure(r.busiest),
                 figure(r.total),
                 PageCell::Figure(r.runs as f64, r.runs.to_string()),
@@ -347,7 +294,7 @@ impl fmt::Display for Timeline {
                 scaled(r.total, "s"),
                 r.runs.to_string(),
                 r.first.activity.name().into(),
-                r.first.phase().into(),
+                r.first.phase_name().into(),
                 r.first.op.clone(),
                 r.first.scope.to_string(),
                 location_text(r.first.source),

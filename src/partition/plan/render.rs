@@ -1,25 +1,11 @@
-//! Output of plans: a text table, JSON, an HTML page, and trace events.
+//! Output of plans: a text table and an HTML page.
 
 use super::html::{PageCell, location_text, page, table};
-use super::walk::LoopRemainder;
 use super::{EntryKind, Plan, PlanEntry};
 use crate::core::util::small_sort;
 use crate::ir::program::Phase;
 use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
 use std::fmt;
-
-/// Returns a text as a JSON string.
-pub(crate) fn json_string(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => out += &format!("\\u{:04x}", u32::from(c)),
-            c => out.push(c),
-        }
-    }
-    out + "\""
-}
 
 /// Formats a value with an SI prefix, such as `1.23 ms`.
 pub(crate) fn scaled(x: f64, unit: &str) -> String {
@@ -44,7 +30,7 @@ pub(crate) fn scaled(x: f64, unit: &str) -> String {
 }
 
 impl EntryKind {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self {
             EntryKind::Kernel => "kernel".into(),
             EntryKind::Collective(kind, axes) => format!("{kind} over {axes}"),
@@ -112,86 +98,6 @@ impl Plan {
         });
         head.push(("memory", held + &memory.unwrap_or_else(|| " per device".into())));
         head
-    }
-
-    /// Returns the plan as JSON: the totals, then a list of kernels and collectives.
-    ///
-    /// The seconds, operations and bytes of an entry are those of one device.
-    pub fn to_json(&self) -> String {
-        let item = |i: &PlanEntry| {
-            format!(
-                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
-                json_string(&i.kind.name()),
-                json_string(&i.op),
-                json_string(&location_text(i.source)),
-                json_string(i.scope.name().unwrap_or_default()),
-                json_string(i.phase.name()),
-                i.start,
-                i.seconds,
-                i.count,
-                i.flops,
-                i.bytes,
-                json_string(i.bound.name()),
-                i.overlapped,
-            )
-        };
-        format!(
-            "{{\"machine\": {}, \"devices\": {}, \"seconds\": {:e}, \"kernels\": {:e}, \"collectives\": {:e}, \"exposed\": {:e}, \"utilisation\": {:e}, \"peak_bytes\": {}, \"items\": [{}\n]}}\n",
-            json_string(self.machine.name()),
-            self.devices,
-            self.seconds,
-            self.kernel_seconds(),
-            self.collective_seconds(),
-            self.exposed_seconds(),
-            self.utilisation(),
-            self.peak_bytes,
-            self.entries.iter().map(item).collect::<Vec<_>>().join(",")
-        )
-    }
-
-    /// Returns the plan as trace events for `ui.perfetto.dev`.
-    ///
-    /// There is a track of kernels and one of messages. Only the first iteration of a loop is
-    /// drawn; a third track shows how many more there are, and how long they take.
-    pub fn to_perfetto(&self) -> String {
-        let event = |i: &PlanEntry| {
-            let track = if i.kind == EntryKind::Kernel { 1 } else { 2 };
-            let when = event_times(i.start, i.seconds)?;
-            Some(format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"scope\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
-                json_string(&i.op),
-                json_string(&i.kind.name()),
-                json_string(&location_text(i.source)),
-                json_string(i.scope.name().unwrap_or_default()),
-                json_string(i.phase.name()),
-                i.count,
-                json_string(i.bound.name()),
-            ))
-        };
-        let name = |what: &str, track: u32, name: &str| {
-            format!(
-                "\n{{\"ph\": \"M\", \"pid\": 1, \"tid\": {track}, \"name\": \"{what}\", \"args\": {{\"name\": {}}}}}",
-                json_string(name)
-            )
-        };
-        let device = format!("a device of {} × {}", self.devices, self.machine.name());
-        let named = [
-            name("process_name", 0, &device),
-            name("thread_name", 1, "kernels"),
-            name("thread_name", 2, "messages"),
-            name("thread_name", 3, "loops"),
-        ];
-        let more = |r: &LoopRemainder| {
-            let steps = if r.steps == 1 { "1 more step".into() } else { format!("{} more steps", r.steps) };
-            let when = event_times(r.start, r.seconds)?;
-            Some(format!("\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": 3, {when}, \"name\": \"{steps}\"}}"))
-        };
-        // viewers expect the events of a track in order, and messages may overtake one another
-        let mut entries: Vec<&PlanEntry> = self.entries.iter().collect();
-        small_sort::sort_by(&mut entries, |a, b| a.start.total_cmp(&b.start));
-        let drawn = entries.into_iter().filter_map(event).chain(self.loop_remainders.iter().filter_map(more));
-        let events: Vec<String> = named.into_iter().chain(drawn).collect();
-        format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
     }
 
     /// Returns the plan as an HTML page: one file, whose table is sorted by clicking on a column.
@@ -291,19 +197,4 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
-}
-
-/// Returns the start and duration of a trace event in microseconds, as JSON fields.
-/// The start and the end are whole numbers of nanoseconds, and the sum of start and duration, as
-/// floating-point numbers, does not exceed the end. Successive events of a track therefore do not
-/// overlap, however they are read. Returns `None` for less than a nanosecond, because viewers
-/// disagree about where an event without duration ends.
-pub(super) fn event_times(start: f64, seconds: f64) -> Option<String> {
-    let nanos = |at: f64| (at * 1e9).round();
-    let (from, to) = (nanos(start), nanos(start + seconds));
-    let (ts, end, mut dur) = (from / 1e3, to / 1e3, (to - from) / 1e3);
-    while ts + dur > end {
-        dur = dur.next_down();
-    }
-    (from < to).then(|| format!("\"ts\": {ts}, \"dur\": {dur}"))
 }

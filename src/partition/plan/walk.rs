@@ -32,6 +32,7 @@ pub(super) struct Schedule {
 
 /// All iterations of a loop after the first.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "json"), allow(dead_code, reason = "only trace events show them"))]
 pub(super) struct LoopRemainder {
     /// The number of iterations.
     pub(super) steps: u64,
