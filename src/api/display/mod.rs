@@ -1,5 +1,6 @@
 //! Pictures of shardings and of data movement, as terminal tables and as SVG images.
 
+mod canvas;
 mod moves;
 mod picture;
 mod svg;

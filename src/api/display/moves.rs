@@ -1,8 +1,9 @@
 //! Diagrams of data movement: a row per device, each element in the colour of its source device.
 
+use super::canvas::Canvas;
 use super::picture::color;
-use super::svg::escape;
-use std::fmt::{self, Write};
+use crate::core::util::text::{columns, escape, wrap};
+use std::fmt;
 
 /// A diagram of the data that a program moves between devices.
 ///
@@ -80,30 +81,30 @@ impl MovementDiagram {
     /// ```
     pub fn to_svg(&self, title: &str) -> String {
         let steps = self.stages.len() > 2;
-        let (mut body, mut y) = (String::new(), MARGIN_PX + FONT_PX);
+        let (mut canvas, mut y) = (Canvas::new(2), MARGIN_PX + FONT_PX);
         for line in wrapped(title) {
-            text(&mut body, MARGIN_PX, y, "start", "#111", " font-weight=\"bold\"", &line);
+            text(&mut canvas, (MARGIN_PX, y), "start", "#111", " font-weight=\"bold\"", &line);
             y += LINE_PX;
         }
-        let names = self.stages.iter().flat_map(|s| &s.rows).map(|r| r.name.chars().count()).max();
+        let names = self.stages.iter().flat_map(|s| &s.rows).map(|r| columns(&r.name)).max();
         let left = MARGIN_PX + LETTER_PX * names.unwrap_or(0) as f64 + 8.0;
         let mut before: Option<&DiagramStage> = None;
         for (k, stage) in self.stages.iter().enumerate() {
             for line in wrapped(&stage.caption) {
-                text(&mut body, MARGIN_PX, y, "start", "#444", "", &line);
+                text(&mut canvas, (MARGIN_PX, y), "start", "#444", "", &line);
                 y += LINE_PX;
             }
             y -= LINE_PX - 8.0;
             let widest = stage.rows.iter().map(|r| r.width).max().unwrap_or(1).max(1) as f64;
-            let letters = stage.rows.iter().flat_map(|r| &r.cells).map(|c| c.text.chars().count()).max();
+            let letters = stage.rows.iter().flat_map(|r| &r.cells).map(|c| columns(&c.text)).max();
             let requested = (letters.unwrap_or(1) as f64 * LETTER_PX + 8.0).max(26.0);
             let wide = requested.min((WIDTH_PX - left - MARGIN_PX) / widest);
             for (d, row) in stage.rows.iter().enumerate() {
                 let lines = row.cells.len().div_ceil(row.width.max(1)).max(1);
                 let middle = y + lines as f64 * ELEMENT_HEIGHT_PX / 2.0 + FONT_PX * 0.36;
-                text(&mut body, MARGIN_PX, middle, "start", "#333", "", &row.name);
+                text(&mut canvas, (MARGIN_PX, middle), "start", "#333", "", &row.name);
                 if stage.partial && d > 0 {
-                    text(&mut body, left - 4.0, y + 1.0, "middle", "#111", " font-weight=\"bold\"", "+");
+                    text(&mut canvas, (left - 4.0, y + 1.0), "middle", "#111", " font-weight=\"bold\"", "+");
                 }
                 for (i, cell) in row.cells.iter().enumerate() {
                     let at = (
@@ -111,10 +112,10 @@ impl MovementDiagram {
                         y + (i / row.width.max(1)) as f64 * ELEMENT_HEIGHT_PX,
                     );
                     let arrived = steps && before.is_some_and(|b| !b.holds(row.device, cell));
-                    element(&mut body, at, wide, cell, arrived.then_some(k));
+                    element(&mut canvas, at, wide, cell, arrived.then_some(k));
                 }
                 if row.cells.is_empty() {
-                    text(&mut body, left, middle, "start", "#666", "", "nothing");
+                    text(&mut canvas, (left, middle), "start", "#666", "", "nothing");
                 }
                 y += lines as f64 * ELEMENT_HEIGHT_PX + ROW_GAP_PX;
             }
@@ -122,11 +123,10 @@ impl MovementDiagram {
             before = Some(stage);
         }
         for line in self.sent.iter().flat_map(|l| wrapped(l)) {
-            text(&mut body, MARGIN_PX, y, "start", "#555", "", &line);
+            text(&mut canvas, (MARGIN_PX, y), "start", "#555", "", &line);
             y += LINE_PX;
         }
-        let (height, title) =
-            (y - FONT_PX + MARGIN_PX / 2.0, escape(&format!("{title}: {}", self.sent.join("; "))));
+        let title = escape(&format!("{title}: {}", self.sent.join("; ")));
         let period = 1.5 * self.stages.len() as f64;
         let style = if steps {
             format!(
@@ -137,11 +137,11 @@ impl MovementDiagram {
         } else {
             String::new()
         };
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH_PX:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {WIDTH_PX:.0} \
-             {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"{FONT_PX}\" role=\"img\">\n<title>{title}</title>\n\
-             {style}<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#fafafa\"/>\n{body}</svg>\n"
-        )
+        let head = format!(
+            " role=\"img\">\n<title>{title}</title>\n{style}\
+             <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#fafafa\"/>"
+        );
+        canvas.finish((WIDTH_PX, y - FONT_PX + MARGIN_PX / 2.0), FONT_PX, &head)
     }
 }
 
@@ -155,63 +155,51 @@ impl DiagramStage {
 
 /// Draws an element, striped if it has several terms.
 /// An element that arrives at a stage `k` lights up when that stage is shown.
-fn element(body: &mut String, (x, y): (f64, f64), wide: f64, cell: &DiagramElement, arrived: Option<usize>) {
+fn element(
+    canvas: &mut Canvas,
+    (x, y): (f64, f64),
+    wide: f64,
+    cell: &DiagramElement,
+    arrived: Option<usize>,
+) {
     let class = arrived.map_or(String::new(), |k| {
         format!(" class=\"new\" style=\"animation-delay:{:.1}s\"", 1.5 * k as f64)
     });
-    let _ = write!(body, "<g{class}>");
+    canvas.body += &format!("<g{class}>");
     let (w, h, n) = (wide - 2.0, ELEMENT_HEIGHT_PX - 2.0, cell.from.len().max(1) as f64);
     let sum = cell.from.len() > 1;
     if cell.from.len() != 1 {
         // a sum (striped below), or a constant, which comes from no device
-        rect(body, (x, y), (w, h), "#e4e4e4");
+        canvas.rect((x, y), (w, h), [0xe4; 3], "");
     }
     // draw the value of a sum above its stripes, so that both are visible
     let (top, high) = if sum { (y + h - STRIPES_PX, STRIPES_PX) } else { (y, h) };
     for (i, device) in cell.from.iter().enumerate() {
-        let ([r, g, b], _) = color(*device);
-        rect(body, (x + i as f64 * w / n, top), (w / n, high), &format!("#{r:02x}{g:02x}{b:02x}"));
+        canvas.rect((x + i as f64 * w / n, top), (w / n, high), color(*device).0, "");
     }
     let ink = match cell.from[..] {
         [one] if color(one).1 != [0; 3] => "#fff",
         _ => "#000",
     };
-    let label = match cell.text.chars().count() as f64 * LETTER_PX <= wide + 1.0 {
+    let label = match columns(&cell.text) as f64 * LETTER_PX <= wide + 1.0 {
         true => cell.text.as_str(),
         false => "",
     };
     let middle = if sum { y + (h - STRIPES_PX) / 2.0 } else { y + h / 2.0 };
-    text(body, x + w / 2.0, middle + FONT_PX * 0.36, "middle", ink, "", label);
-    body.push_str("</g>\n");
+    text(canvas, (x + w / 2.0, middle + FONT_PX * 0.36), "middle", ink, "", label);
+    canvas.body.push_str("</g>\n");
 }
 
-fn rect(body: &mut String, (x, y): (f64, f64), (w, h): (f64, f64), fill: &str) {
-    let _ =
-        write!(body, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.2}\" height=\"{h:.1}\" fill=\"{fill}\"/>");
-}
-
-fn text(body: &mut String, x: f64, y: f64, anchor: &str, ink: &str, more: &str, label: &str) {
-    let label = escape(label);
-    let _ = writeln!(
-        body,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{ink}\"{more}>{label}</text>"
-    );
+/// Writes a text on a line of the file.
+fn text(canvas: &mut Canvas, at: (f64, f64), anchor: &str, ink: &str, more: &str, label: &str) {
+    canvas.text(at, anchor, ink, more, label);
+    canvas.body.push('\n');
 }
 
 /// Wraps text into lines that fit into the image.
 fn wrapped(label: &str) -> Vec<String> {
-    let most = ((WIDTH_PX - 2.0 * MARGIN_PX) / LETTER_PX) as usize;
-    let mut lines: Vec<String> = Vec::new();
-    for word in label.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
-    lines
+    let lines = wrap(label, ((WIDTH_PX - 2.0 * MARGIN_PX) / LETTER_PX) as usize);
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// Prints a row per device: its elements, and after each `<` the devices that they came from.

@@ -7,6 +7,7 @@ use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::{Sharding, Spec, blocks_unchecked};
 use crate::core::types::{ArrayType, Shape};
 use crate::core::util::small_sort;
+use crate::core::util::text::columns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -266,7 +267,7 @@ impl Holders {
         let summands: Vec<_> = self.summands.iter().map(|s| ids(s, short)).collect();
         let text = format!("{} {}", self.kind, summands.join(" + "));
         const MAX_LABEL_CHARS: usize = 28;
-        if !short || text.chars().count() <= MAX_LABEL_CHARS {
+        if !short || columns(&text) <= MAX_LABEL_CHARS {
             return text;
         }
         let devices: usize = self.summands.iter().map(Vec::len).sum();

@@ -2,8 +2,9 @@
 //!
 //! The block of an unreduced array is striped in the colours of its summands.
 
+use super::canvas::Canvas;
 use super::picture::{BlockGrid, Picture};
-use std::fmt::Write;
+use crate::core::util::text::{columns, escape};
 
 const GAP_PX: f64 = 12.0;
 const LINE_PX: f64 = 18.0;
@@ -16,21 +17,6 @@ const LETTER_PX: f64 = 7.5;
 const MARGIN_PX: f64 = 4.0;
 /// The height of a stripe of a sum, in pixels.
 const STRIPE_PX: f64 = 8.0;
-
-/// Escapes text for XML.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// Returns the positions of the edges of the blocks along a side of this length.
 fn edges(blocks: &[std::ops::Range<usize>], total: usize, length: f64) -> Vec<f64> {
@@ -51,11 +37,11 @@ fn extent(grid: &BlockGrid, side: f64) -> (f64, f64) {
 }
 
 pub(super) fn svg(picture: &Picture, side: f64) -> String {
-    let (mut body, mut y, mut wide) = (String::new(), GAP_PX, 0.0_f64);
+    let (mut canvas, mut y, mut wide) = (Canvas::new(1), GAP_PX, 0.0_f64);
     for grid in &picture.grids {
         if !grid.title.is_empty() {
             wide = wide.max(width_of(&grid.title));
-            text(&mut body, GAP_PX, y + LINE_PX - 5.0, "start", "#222", &grid.title);
+            canvas.text((GAP_PX, y + LINE_PX - 5.0), "start", "#222", "", &grid.title);
             y += LINE_PX;
         }
         let (width, height) = extent(grid, side);
@@ -64,7 +50,7 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
         for (r, row) in grid.rows.iter().enumerate() {
             for (c, column) in grid.columns.iter().enumerate() {
                 let k = r * grid.columns.len() + c;
-                let ([red, green, blue], [x, ..]) = grid.cells[k].color();
+                let (fill, [x, ..]) = grid.cells[k].color();
                 let (left, top) = (GAP_PX + columns[c], y + rows[r]);
                 let (w, h) = (columns[c + 1] - columns[c], rows[r + 1] - rows[r]);
                 let index = match grid.size.0 {
@@ -72,37 +58,28 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
                     None => format!("[{}:{}]", column.start, column.end),
                 };
                 let full = grid.cells[k].label(false);
-                let _ = write!(
-                    body,
-                    "<g><title>{}</title><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" \
-                     fill=\"{}\" stroke=\"#fff\"/>",
-                    escape(&format!("{full} {index}")),
-                    hex([red, green, blue])
-                );
+                canvas.body += &format!("<g><title>{}</title>", escape(&format!("{full} {index}")));
+                canvas.rect((left, top), (w, h), fill, " stroke=\"#fff\"");
                 // use the longest label that fits into the block; the title has the full one
                 let fits = |label: &String| width_of(label) + MARGIN_PX <= w && h >= MIN_BLOCK_PX;
                 let labels = [full, grid.cells[k].label(true), grid.cells[k].device_ids()];
                 let label = labels.into_iter().find(fits);
                 let terms = grid.cells[k].terms();
                 if terms.len() > 1 {
-                    stripes(&mut body, (left, top), (w, h), &terms);
+                    stripes(&mut canvas, (left, top), (w, h), &terms);
                 }
                 if let Some(label) = label {
                     // the label has a background in the colour of the block, which hides the
                     // stripes
                     if terms.len() > 1 {
                         let wide = width_of(&label) + MARGIN_PX;
-                        let (x, y) = (left + (w - wide) / 2.0, top + h / 2.0 - LINE_PX / 2.0);
-                        let _ = write!(
-                            body,
-                            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{LINE_PX:.1}\" fill=\"{}\"/>",
-                            hex([red, green, blue])
-                        );
+                        let at = (left + (w - wide) / 2.0, top + h / 2.0 - LINE_PX / 2.0);
+                        canvas.rect(at, (wide, LINE_PX), fill, "");
                     }
                     let ink = if x == 0 { "#000" } else { "#fff" };
-                    text(&mut body, left + w / 2.0, top + h / 2.0 + 4.5, "middle", ink, &label);
+                    canvas.text((left + w / 2.0, top + h / 2.0 + 4.5), "middle", ink, "", &label);
                 }
-                body.push_str("</g>\n");
+                canvas.body.push_str("</g>\n");
             }
         }
         wide = wide.max(columns[columns.len() - 1]);
@@ -110,42 +87,20 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
     }
     for note in &picture.notes {
         wide = wide.max(width_of(note));
-        text(&mut body, GAP_PX, y + LINE_PX - 5.0, "start", "#222", note);
+        canvas.text((GAP_PX, y + LINE_PX - 5.0), "start", "#222", "", note);
         y += LINE_PX;
     }
-    let (width, height) = (wide + 2.0 * GAP_PX, y + GAP_PX);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\">\n{body}</svg>\n"
-    )
-}
-
-fn hex([red, green, blue]: [u8; 3]) -> String {
-    format!("#{red:02x}{green:02x}{blue:02x}")
+    canvas.finish((wide + 2.0 * GAP_PX, y + GAP_PX), 12.0, ">")
 }
 
 /// Draws the stripes of a block with several terms, in the colours of all terms but the first.
-fn stripes(body: &mut String, (left, top): (f64, f64), (w, h): (f64, f64), terms: &[[u8; 3]]) {
+fn stripes(canvas: &mut Canvas, (left, top): (f64, f64), (w, h): (f64, f64), terms: &[[u8; 3]]) {
     for k in (0..(h / STRIPE_PX).ceil() as usize).filter(|k| k % terms.len() != 0) {
         let y = k as f64 * STRIPE_PX;
-        let _ = write!(
-            body,
-            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
-            top + y,
-            STRIPE_PX.min(h - y),
-            hex(terms[k % terms.len()])
-        );
+        canvas.rect((left, top + y), (w, STRIPE_PX.min(h - y)), terms[k % terms.len()], "");
     }
 }
 
 fn width_of(label: &str) -> f64 {
-    label.chars().count() as f64 * LETTER_PX
-}
-
-fn text(body: &mut String, x: f64, y: f64, anchor: &str, ink: &str, label: &str) {
-    let label = escape(label);
-    let _ = write!(
-        body,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{ink}\">{label}</text>"
-    );
+    columns(label) as f64 * LETTER_PX
 }

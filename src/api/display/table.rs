@@ -3,6 +3,7 @@
 //! The boxes have the proportions that JAX's `visualize_array_sharding` uses.
 
 use super::picture::{BlockGrid, Picture};
+use crate::core::util::text;
 
 /// The maximum width of a table in columns, and the maximum numbers of rows and slices drawn.
 /// The rest is elided.
@@ -64,7 +65,7 @@ impl BlockGrid {
         let rows = elide(self.rows.len(), MAX_ROWS);
         let shown: Vec<usize> = rows.iter().flatten().copied().collect();
         let widest = |column: usize, short: bool| {
-            shown.iter().map(|r| self.label(*r, column, short).chars().count()).max().unwrap_or(0)
+            shown.iter().map(|r| text::columns(&self.label(*r, column, short))).max().unwrap_or(0)
         };
         let total = |widths: &[usize]| widths.iter().sum::<usize>() + widths.len() + 1;
         let widths = |short: bool, cap: usize| -> Vec<usize> {
@@ -89,16 +90,16 @@ impl BlockGrid {
         let cells = l.columns.iter().zip(&l.widths);
         cells
             .map(|(column, width)| {
-                let text = match (row, column) {
+                let label = match (row, column) {
                     (Some(row), Some(column)) => self.label(row, *column, l.short),
                     (Some(_), None) => "…".to_string(),
                     (None, _) => String::new(),
                 };
-                let n = text.chars().count();
+                let n = text::columns(&label);
                 let (left, right) = column.map_or((0, 0), |c| pads(self.wanted_width(c).min(width + 2), n));
                 let left = left + width.saturating_sub(left + right + n) / 2;
                 let right = width.saturating_sub(left + n);
-                format!("{}{text}{}", " ".repeat(left), " ".repeat(right))
+                format!("{}{label}{}", " ".repeat(left), " ".repeat(right))
             })
             .collect()
     }

@@ -17,6 +17,7 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::{Sharding, Spec};
 use crate::core::util::small_sort;
+use crate::core::util::text::scaled;
 use crate::ir::program::{Builder, Input, Op, Phase, Value, Var};
 use crate::partition::plan::{Link, Machine, Plan};
 use crate::partition::provenance::{self, ValueSource};
@@ -354,7 +355,7 @@ fn is_same_collective(a: &Collective, b: &Collective) -> bool {
 
 /// Formats a number of bytes with a unit.
 fn format_bytes(n: u64) -> String {
-    crate::partition::plan::amount(n as f64, "B")
+    scaled(n as f64, "B")
 }
 
 /// Prints the collective, the chain of values, and the suggestions.

@@ -1,7 +1,7 @@
 //! Rendering of diagnostics as text, with the user's source line if the file can be read.
 
-use super::terminal::wrap;
 use super::{Diagnostic, SourceLocation, TypePart};
+use crate::core::util::text::{columns, wrap};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::ops::Range;
 use std::path::Path;
@@ -186,14 +186,13 @@ fn find_operator(text: &str, symbol: &str) -> Option<Range<usize>> {
 /// Prints operand types, with carets under the highlighted parts.
 fn operands_text(types: &[String], highlights: &[(usize, TypePart)]) -> String {
     const MAX_LINE_CHARS: usize = 100;
-    let one_line = types.iter().map(|t| t.chars().count() + 2).sum::<usize>() <= MAX_LINE_CHARS;
+    let one_line = types.iter().map(|t| columns(t) + 2).sum::<usize>() <= MAX_LINE_CHARS;
     let (mut lines, mut text, mut marks) = (Vec::new(), String::new(), String::new());
     for (k, ty) in types.iter().enumerate() {
-        let before = text.chars().count();
+        let before = columns(&text);
         for (_, type_part) in highlights.iter().filter(|p| p.0 == k) {
             if let Some(r) = type_part_span(ty, *type_part) {
-                let (from, to) =
-                    (before + ty[..r.start].chars().count(), before + ty[..r.end].chars().count());
+                let (from, to) = (before + columns(&ty[..r.start]), before + columns(&ty[..r.end]));
                 let mut row: Vec<char> = marks.chars().collect();
                 row.resize(row.len().max(to), ' ');
                 row[from..to].fill('^');

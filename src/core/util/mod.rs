@@ -1,3 +1,4 @@
-//! Sorting of short lists.
+//! Sorting of short lists, and text for people.
 
 pub(crate) mod small_sort;
+pub(crate) mod text;

@@ -1,8 +1,9 @@
-//! HTML pages and plain-text tables for plans and profiles.
+//! HTML pages of plans and profiles.
 //!
 //! A page is a single file whose table is sorted by clicking on a column's name.
 
 use crate::core::diagnostic::SourceLocation;
+use crate::core::util::text::escape;
 use std::fmt::Write;
 
 /// One cell of a page's table.
@@ -30,9 +31,9 @@ pub(super) fn page(
     source: &str,
 ) -> String {
     let mut page = String::from(PAGE_HEAD);
-    let _ = write!(page, "<title>{0}</title>\n<h1>{0}</h1>\n<dl>", escaped(title));
+    let _ = write!(page, "<title>{0}</title>\n<h1>{0}</h1>\n<dl>", escape(title));
     for (name, figure) in head {
-        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(figure));
+        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escape(figure));
     }
     page += "</dl>\n<table>\n<thead><tr>";
     for name in columns {
@@ -43,11 +44,11 @@ pub(super) fn page(
         page += "<tr>";
         for cell in row {
             let _ = match cell {
-                PageCell::Text(text) => write!(page, "<td>{}</td>", escaped(&text)),
+                PageCell::Text(text) => write!(page, "<td>{}</td>", escape(&text)),
                 PageCell::Line(None) => write!(page, "<td></td>"),
                 PageCell::Line(Some(p)) => {
-                    let file = escaped(&format!("{source}{}#L{}", p.file(), p.line()));
-                    write!(page, "<td><a href=\"{file}\">{}</a></td>", escaped(&location_text(Some(p))))
+                    let file = escape(&format!("{source}{}#L{}", p.file(), p.line()));
+                    write!(page, "<td><a href=\"{file}\">{}</a></td>", escape(&location_text(Some(p))))
                 }
                 PageCell::Figure(value, text) => {
                     write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end())
@@ -57,32 +58,6 @@ pub(super) fn page(
         page += "</tr>\n";
     }
     page + "</tbody></table>\n" + SORT_SCRIPT
-}
-
-/// Formats a table as text; the first `numbers` columns are right-aligned.
-pub(super) fn table(rows: &[Vec<String>], numbers: usize) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let wide = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(wide).collect();
-    let mut text = String::new();
-    for r in rows {
-        let mut line = String::new();
-        for (k, cell) in r.iter().enumerate() {
-            line += &if k < numbers {
-                format!("{cell:>0$}  ", widths[k])
-            } else {
-                format!("{cell:<0$}  ", widths[k])
-            };
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-/// Escapes text for HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 const PAGE_HEAD: &str = "<!doctype html>

@@ -51,7 +51,6 @@ pub use json::{SavedEntry, SavedPlan};
 #[cfg(feature = "json")]
 pub(crate) use json::{json_error, to_json_lines};
 pub use profile::{Activity, Comparison, ComparisonRow, Span, Timeline};
-pub(crate) use render::scaled as amount;
 pub use sweep::{Sweep, mesh_shapes, sweep};
 
 use crate::core::diagnostic::{Result, SourceLocation};

@@ -1,10 +1,10 @@
 //! Profiles: timelines of the devices or workers in a measured run, and comparisons with a plan.
 
-use super::html::{PageCell, location_text, page, table};
-use super::render::scaled;
+use super::html::{PageCell, location_text, page};
 use super::{EntryKind, Plan};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
+use crate::core::util::text::{scaled, table};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
 use std::fmt;
@@ -306,7 +306,7 @@ impl fmt::Display for Timeline {
         if all.iter().all(|r| r.first.phase.unwrap_or_default() == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(4)));
         }
-        f.write_str(&table(&rows, 3))?;
+        f.write_str(&table(&rows, |k| k < 3))?;
         match all.len().saturating_sub(MAX_ROWS) {
             0 => Ok(()),
             more => writeln!(f, "and {more} shorter ones"),
@@ -337,6 +337,6 @@ impl fmt::Display for Comparison {
         if self.rows.iter().all(|r| r.phase == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(3)));
         }
-        f.write_str(&table(&rows, 3))
+        f.write_str(&table(&rows, |k| k < 3))
     }
 }

@@ -1,33 +1,12 @@
 //! Output of plans: a text table and an HTML page.
 
-use super::html::{PageCell, location_text, page, table};
+use super::html::{PageCell, location_text, page};
 use super::{EntryKind, Plan, PlanEntry};
 use crate::core::util::small_sort;
+use crate::core::util::text::{scaled, table};
 use crate::ir::program::Phase;
 use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
 use std::fmt;
-
-/// Formats a value with an SI prefix, such as `1.23 ms`.
-pub(crate) fn scaled(x: f64, unit: &str) -> String {
-    let units = [
-        (1e15, "P"),
-        (1e12, "T"),
-        (1e9, "G"),
-        (1e6, "M"),
-        (1e3, "k"),
-        (1.0, ""),
-        (1e-3, "m"),
-        (1e-6, "µ"),
-        (1e-9, "n"),
-    ];
-    // bytes and operations are integers, so they get no prefixes below 1
-    let least = if unit == "s" { 1e-9 } else { 1.0 };
-    let fits = |u: &&(f64, &str)| u.0 >= least && x.abs() >= u.0 && !(unit == "s" && u.0 > 1.0);
-    match units.iter().find(fits) {
-        Some((by, name)) => format!("{:.3} {name}{unit}", x / by),
-        None => format!("0 {unit}"),
-    }
-}
 
 impl EntryKind {
     pub(super) fn name(&self) -> String {
@@ -190,7 +169,7 @@ impl fmt::Display for Plan {
         if all.iter().all(|r| r.first.phase == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(5)));
         }
-        f.write_str(&table(&rows, 4))?;
+        f.write_str(&table(&rows, |k| k < 4))?;
         if all.len() > MAX_ROWS {
             let rest = all[MAX_ROWS..].iter().fold(0.0, |t, r| t + r.exposed);
             writeln!(f, "and {} shorter ones: {}", all.len() - MAX_ROWS, scaled(rest, "s"))?;

@@ -1,9 +1,9 @@
 //! Sweeps: plans for several meshes, shardings or machines, ranked by time.
 
 use super::Plan;
-use super::render::scaled;
 use crate::core::diagnostic::{Error, Result};
 use crate::core::util::small_sort;
+use crate::core::util::text::{scaled, table};
 use std::fmt;
 
 /// The plans of a program for a list of choices, made by [`sweep`].
@@ -123,12 +123,6 @@ impl<C: fmt::Debug> fmt::Display for Sweep<C> {
             }
         };
         let rows: Vec<[String; 6]> = std::iter::once(head).chain(self.rows.iter().map(row)).collect();
-        let wide = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(wide);
-        for [choice, time, waits, share, memory, bound] in &rows {
-            let [a, b, c, d, e, _] = widths;
-            writeln!(f, "{choice:<a$}  {time:>b$}  {waits:>c$}  {share:>d$}  {memory:>e$}  {bound}")?;
-        }
-        Ok(())
+        f.write_str(&table(&rows, |k| (1..5).contains(&k)))
     }
 }

@@ -1,6 +1,7 @@
 //! The table of a program's collectives, with the source location that caused each.
 
 use crate::core::diagnostic::terminal;
+use crate::core::util::text::{column_widths, columns, pad, wrap};
 use crate::ir::program::Phase;
 use crate::partition::collective::{Collective, Collectives};
 use std::fmt;
@@ -46,8 +47,8 @@ impl Collectives {
         let _ = writeln!(std::io::stdout(), "{}", self.table(terminal::stdout()).trim_end());
     }
     /// Returns the table.
-    /// `columns` is the width to wrap to, `None` for no wrapping.
-    fn table(&self, columns: Option<usize>) -> String {
+    /// `width` is the width to wrap to, `None` for no wrapping.
+    fn table(&self, width: Option<usize>) -> String {
         let peak = format!(
             "peak memory: {} bytes per device{}\n",
             format_estimate(self.peak_bytes, !self.estimated),
@@ -91,29 +92,27 @@ impl Collectives {
         ]
         .map(String::from);
         let rows: Vec<[String; 11]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
-        let widths: [usize; 11] =
-            std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
+        let widths = column_widths(&rows);
         let shown = |k: &usize| (phases || *k != 6) && (scopes || *k != 8);
         let before: usize = (0..10).filter(shown).map(|k| widths[k] + 2).sum();
         let mut out = String::new();
         for r in &rows {
             let mut line = String::new();
             for (k, cell) in r.iter().enumerate().filter(|(k, _)| shown(k)) {
-                // right-align numbers
+                // numbers are aligned at the right
                 line += &match k {
-                    2..=5 => format!("{cell:>0$}  ", widths[k]),
-                    10 => match columns {
+                    10 => match width {
                         // wrap to the remaining width, or put the reason on separate lines if the
                         // terminal is narrow
                         Some(all) if all >= before + 24 => {
-                            terminal::wrap(cell, all - before).join(&format!("\n{:before$}", ""))
+                            wrap(cell, all - before).join(&format!("\n{:before$}", ""))
                         }
-                        Some(all) if all < before + cell.chars().count() => {
-                            format!("\n    {}", terminal::wrap(cell, all.max(44) - 4).join("\n    "))
+                        Some(all) if all < before + columns(cell) => {
+                            format!("\n    {}", wrap(cell, all.max(44) - 4).join("\n    "))
                         }
                         _ => cell.clone(),
                     },
-                    _ => format!("{cell:<0$}  ", widths[k]),
+                    _ => pad(cell, widths[k], (2..=5).contains(&k)) + "  ",
                 };
             }
             for part in line.lines() {
