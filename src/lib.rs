@@ -213,6 +213,17 @@ macro_rules! size_optimized {
     };
 }
 
+/// Writes the setters of an options type: each replaces some fields.
+macro_rules! setters { ($(
+    $(#[$doc:meta])*
+    pub fn $name:ident($($arg:ident: $ty:ty),*) = $($field:ident: $value:expr),+;
+)*) => {$(
+    $(#[$doc])*
+    pub fn $name(self, $($arg: $ty),*) -> Self {
+        Self { $($field: $value,)+ ..self }
+    }
+)*} }
+
 /// Opens a span of the crate `tracing` until the end of the block.
 ///
 /// Without the feature it expands to nothing.

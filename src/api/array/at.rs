@@ -188,39 +188,37 @@ pub struct IndexUpdate {
 // apply.
 #[expect(clippy::should_implement_trait, reason = "the reference's names")]
 impl IndexUpdate {
-    /// Sets the result's sharding, if the operands do not determine it.
-    ///
-    /// It is needed to read part of a sharded dimension if the length of that part is not divisible
-    /// by the number of shards. Only the elements that are read move.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..4).put(&mesh, p![]);
-    /// assert_eq!(type_of(x.at(ix![..2]).out_sharding(p!["X"]).get()), "int32[2@X]");
-    /// let x = x.put(&mesh, p!["X"]);
-    /// assert_eq!(x.at(ix![1..]).out_sharding(p![_]).get().to_vec::<i32>()?, [1, 2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn out_sharding(self, out: Spec) -> IndexUpdate {
-        IndexUpdate { out: Some(out), ..self }
-    }
-    /// Sets how out-of-bounds indices are treated.
-    ///
-    /// By default indices are clamped to the nearest valid index, except that updates at
-    /// out-of-bounds positions of index arrays are dropped.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::IndexMode;
-    /// let (x, ids) = (Array::from([1.0, 2.0]), Array::from([0, 5]));
-    /// assert_eq!(x.at(ix![&ids]).get().to_vec::<f64>()?, [1.0, 2.0]);
-    /// assert_eq!(x.at(ix![&ids]).add(1.0).to_vec::<f64>()?, [2.0, 2.0]);
-    /// assert_eq!(x.at(ix![&ids]).mode(IndexMode::Clip).add(1.0).to_vec::<f64>()?, [2.0, 3.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn mode(self, mode: IndexMode) -> IndexUpdate {
-        IndexUpdate { mode: Some(mode), ..self }
+    setters! {
+        /// Sets the result's sharding, if the operands do not determine it.
+        ///
+        /// It is needed to read part of a sharded dimension if the length of that part is not
+        /// divisible by the number of shards. Only the elements that are read move.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..4).put(&mesh, p![]);
+        /// assert_eq!(type_of(x.at(ix![..2]).out_sharding(p!["X"]).get()), "int32[2@X]");
+        /// let x = x.put(&mesh, p!["X"]);
+        /// assert_eq!(x.at(ix![1..]).out_sharding(p![_]).get().to_vec::<i32>()?, [1, 2, 3]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn out_sharding(out: Spec) = out: Some(out);
+        /// Sets how out-of-bounds indices are treated.
+        ///
+        /// By default indices are clamped to the nearest valid index, except that updates at
+        /// out-of-bounds positions of index arrays are dropped.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::IndexMode;
+        /// let (x, ids) = (Array::from([1.0, 2.0]), Array::from([0, 5]));
+        /// assert_eq!(x.at(ix![&ids]).get().to_vec::<f64>()?, [1.0, 2.0]);
+        /// assert_eq!(x.at(ix![&ids]).add(1.0).to_vec::<f64>()?, [2.0, 2.0]);
+        /// assert_eq!(x.at(ix![&ids]).mode(IndexMode::Clip).add(1.0).to_vec::<f64>()?, [2.0, 3.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn mode(mode: IndexMode) = mode: Some(mode);
     }
     /// Reads the part.
     ///

@@ -59,17 +59,15 @@ impl CollectiveDim {
     pub fn stacked(dim: i32) -> CollectiveDim {
         CollectiveDim { dim, tiled: false, result: AllGatherTo::Varying }
     }
-    /// Gives the result of `all_gather` an invarying type: it is equal on all devices along the
-    /// axes.
-    pub fn invarying(self) -> CollectiveDim {
-        CollectiveDim { result: AllGatherTo::Invarying, ..self }
-    }
-    /// Types the result of `all_gather` as reduced over the axes.
-    ///
-    /// A reduced value is equal on all devices along the axes, and its cotangent is unreduced over
-    /// them.
-    pub fn reduced(self) -> CollectiveDim {
-        CollectiveDim { result: AllGatherTo::Reduced, ..self }
+    setters! {
+        /// Gives the result of `all_gather` an invarying type: it is equal on all devices along the
+        /// axes.
+        pub fn invarying() = result: AllGatherTo::Invarying;
+        /// Types the result of `all_gather` as reduced over the axes.
+        ///
+        /// A reduced value is equal on all devices along the axes, and its cotangent is unreduced
+        /// over them.
+        pub fn reduced() = result: AllGatherTo::Reduced;
     }
 }
 
@@ -433,35 +431,31 @@ impl Array {
             prims::ppermute(at, axes, how.pairs(n))
         })
     }
-    /// Types the value as varying over `axes`; no data moves.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p![], p!["X"], |x: &Array| x.pvary("X"));
-    /// assert_eq!(f.call(Array::from([1, 2]))?.to_vec::<i32>()?, [1, 2, 1, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
-        self.cast_at(axes, PcastTo::Varying, CallSite::here("pvary"))
-    }
-    /// Casts the state of the value over manual axes to varying, unreduced or reduced.
-    ///
-    /// The blocks do not change. [`PcastTo`] lists the casts that are allowed.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p![; U: "X"],
-    ///     |x: &Array| x.sum(..).pcast("X", atmesh::PcastTo::Unreduced));
-    /// let x = f.call(Array::arange(0..4).put(&mesh, p!["X"]))?;
-    /// assert_eq!((type_of(&x).to_string(), x.item::<i32>()?), ("int32[]{U:X}".into(), 6));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn pcast(&self, axes: impl Into<Axes>, to: PcastTo) -> Array {
-        self.cast_at(axes, to, CallSite::here("pcast"))
+    forward! {
+        /// Types the value as varying over `axes`; no data moves.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let f = shard_map(&mesh, p![], p!["X"], |x: &Array| x.pvary("X"));
+        /// assert_eq!(f.call(Array::from([1, 2]))?.to_vec::<i32>()?, [1, 2, 1, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn pvary(axes: impl Into<Axes>) = cast_at(axes, PcastTo::Varying);
+        /// Casts the state of the value over manual axes to varying, unreduced or reduced.
+        ///
+        /// The blocks do not change. [`PcastTo`] lists the casts that are allowed.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let f = shard_map(&mesh, p!["X"], p![; U: "X"],
+        ///     |x: &Array| x.sum(..).pcast("X", atmesh::PcastTo::Unreduced));
+        /// let x = f.call(Array::arange(0..4).put(&mesh, p!["X"]))?;
+        /// assert_eq!((type_of(&x).to_string(), x.item::<i32>()?), ("int32[]{U:X}".into(), 6));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn pcast(axes: impl Into<Axes>, to: PcastTo) = cast_at(axes, to);
     }
     /// Applies [`Array::pcast`] for the given call.
     pub(super) fn cast_at(&self, axes: impl Into<Axes>, to: PcastTo, call: CallSite<'_>) -> Array {

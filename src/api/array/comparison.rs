@@ -9,32 +9,29 @@ use std::panic::Location;
 
 /// # Closeness and equality
 impl Array {
-    /// Returns true where |self − b| ≤ 1e-8 + 1e-5·|b|, elementwise; shapes broadcast.
-    ///
-    /// Equal infinities are close; NaN is close to nothing. [`allclose`](Array::allclose) returns
-    /// one host value for all elements.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1.0f32, 2.0]);
-    /// assert_eq!(x.isclose(Array::from([1.000001f32, 2.1])).to_vec::<bool>()?, [true, false]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn isclose(&self, b: impl Operand) -> Array {
-        self.isclose_at(b.term(), [1e-5, 1e-8], CallSite::here("isclose"))
-    }
-    /// Returns true where |self − b| ≤ atol + rtol·|b|, elementwise; shapes broadcast.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1.0f32, 2.0]);
-    /// assert_eq!(x.isclose_with(1.5, 0.0, 0.5).to_vec::<bool>()?, [true, true]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn isclose_with(&self, b: impl Operand, rtol: f64, atol: f64) -> Array {
-        self.isclose_at(b.term(), [rtol, atol], CallSite::here("isclose_with"))
+    forward! {
+        /// Returns true where |self − b| ≤ 1e-8 + 1e-5·|b|, elementwise; shapes broadcast.
+        ///
+        /// Equal infinities are close; NaN is close to nothing. [`allclose`](Array::allclose)
+        /// returns one host value for all elements.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1.0f32, 2.0]);
+        /// assert_eq!(x.isclose(Array::from([1.000001f32, 2.1])).to_vec::<bool>()?, [true, false]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn isclose(b: impl Operand) = isclose_at(b.term(), [1e-5, 1e-8]);
+        /// Returns true where |self − b| ≤ atol + rtol·|b|, elementwise; shapes broadcast.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1.0f32, 2.0]);
+        /// assert_eq!(x.isclose_with(1.5, 0.0, 0.5).to_vec::<bool>()?, [true, true]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn isclose_with(b: impl Operand, rtol: f64, atol: f64)
+            = isclose_at(b.term(), [rtol, atol]);
     }
     /// Implements [`Array::isclose`].
     fn isclose_at(&self, b: Term, [rtol, atol]: [f64; 2], call: CallSite<'_>) -> Array {

@@ -33,50 +33,40 @@ impl Array {
     pub fn complex(&self, im: impl Operand) -> Array {
         Array::binary(Binary::Complex, self.term(), im.term(), CallSite::here("complex"))
     }
-    /// Returns the real part: float32 for complex64, float64 for complex128.
-    ///
-    /// ```
-    /// use atmesh::Complex;
-    /// use atmesh::prelude::*;
-    /// let z = Array::from([Complex::new(3.0f32, -4.0)]);
-    /// assert_eq!((type_of(&z).to_string(), z.real().to_vec::<f32>()?),
-    ///     ("complex64[1]".into(), vec![3.0]));
-    /// assert_eq!((z.imag().item::<f32>()?, z.abs().item::<f32>()?), (-4.0, 5.0));
-    /// assert!(z.imag().imag().ty().is_err());
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn real(&self) -> Array {
-        self.unary(Unary::Real, CallSite::here("real"))
-    }
-    /// Returns the imaginary part: float32 for complex64, float64 for complex128.
-    #[track_caller]
-    pub fn imag(&self) -> Array {
-        self.unary(Unary::Imag, CallSite::here("imag"))
-    }
-    /// Returns the argument (phase angle) of complex numbers, in radians from −π to π.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let z = Array::from(0.0f32).complex(2.0);
-    /// assert_eq!(z.angle().item::<f32>()?, std::f32::consts::FRAC_PI_2);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn angle(&self) -> Array {
-        self.unary(Unary::Angle, CallSite::here("angle"))
-    }
-    /// Returns the complex conjugate; real arrays are returned unchanged.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let z = Array::from([1.0f32]).complex(2.0);
-    /// assert_eq!(z.conj().imag().to_vec::<f32>()?, [-2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conj(&self) -> Array {
-        self.conj_at(CallSite::here("conj"))
+    forward! {
+        /// Returns the real part: float32 for complex64, float64 for complex128.
+        ///
+        /// ```
+        /// use atmesh::Complex;
+        /// use atmesh::prelude::*;
+        /// let z = Array::from([Complex::new(3.0f32, -4.0)]);
+        /// assert_eq!((type_of(&z).to_string(), z.real().to_vec::<f32>()?),
+        ///     ("complex64[1]".into(), vec![3.0]));
+        /// assert_eq!((z.imag().item::<f32>()?, z.abs().item::<f32>()?), (-4.0, 5.0));
+        /// assert!(z.imag().imag().ty().is_err());
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn real() = unary(Unary::Real);
+        /// Returns the imaginary part: float32 for complex64, float64 for complex128.
+        pub fn imag() = unary(Unary::Imag);
+        /// Returns the argument (phase angle) of complex numbers, in radians from −π to π.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let z = Array::from(0.0f32).complex(2.0);
+        /// assert_eq!(z.angle().item::<f32>()?, std::f32::consts::FRAC_PI_2);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn angle() = unary(Unary::Angle);
+        /// Returns the complex conjugate; real arrays are returned unchanged.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let z = Array::from([1.0f32]).complex(2.0);
+        /// assert_eq!(z.conj().imag().to_vec::<f32>()?, [-2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conj() = conj_at();
     }
     /// Applies [`Array::conj`] for the given call.
     pub(super) fn conj_at(&self, call: CallSite<'_>) -> Array {

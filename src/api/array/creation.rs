@@ -258,18 +258,42 @@ impl Array {
         let one = Scalar::one(self.type_ref().map_or(DType::F32, |t| t.dtype));
         self.full_like_at(one.term(), CallSite::here("ones_like"))
     }
-    /// Returns an array of this array's type and sharding whose elements all equal `value`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
-    /// assert_eq!(type_of(x.full_like(7)), "int32[4@X]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn full_like(&self, value: impl Operand) -> Array {
-        self.full_like_at(value.term(), CallSite::here("full_like"))
+    forward! {
+        /// Returns an array of this array's type and sharding whose elements all equal `value`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+        /// assert_eq!(type_of(x.full_like(7)), "int32[4@X]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn full_like(value: impl Operand) = full_like_at(value.term());
+        /// Encodes integers as one-hot float32 vectors along a new last dimension of size
+        /// `classes`.
+        ///
+        /// Integers outside of `0..classes` give vectors of zeros. An unreduced array is an error.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1, 5]).one_hot(3);
+        /// assert_eq!(x.to_vec::<f32>()?, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn one_hot(classes: usize) = one_hot_at(classes, None);
+        /// Computes [`Array::one_hot`] with the result sharded as `out`.
+        ///
+        /// Sharding the new dimension moves no data.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+        /// let x = Array::from([1, 5]).put(&mesh, p!["X"]);
+        /// assert_eq!(type_of(x.one_hot(4)), "float32[2@X,4]");
+        /// assert_eq!(type_of(x.one_hot_to(4, p!["X", "Y"])), "float32[2@X,4@Y]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn one_hot_to(classes: usize, out: Spec) = one_hot_at(classes, Some(out));
     }
     /// Implements [`Array::full_like`].
     pub(super) fn full_like_at(&self, value: Term, call: CallSite<'_>) -> Array {
@@ -320,36 +344,6 @@ impl Array {
         };
         let new = Array::full_at(ArrayType { mesh, spec: out, ..fresh_type(ty) }, value.term(), call);
         if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, PcastTo::Varying, call) }
-    }
-    /// Encodes integers as one-hot float32 vectors along a new last dimension of size `classes`.
-    ///
-    /// Integers outside of `0..classes` give vectors of zeros. An unreduced array is an error.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1, 5]).one_hot(3);
-    /// assert_eq!(x.to_vec::<f32>()?, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn one_hot(&self, classes: usize) -> Array {
-        self.one_hot_at(classes, None, CallSite::here("one_hot"))
-    }
-    /// Computes [`Array::one_hot`] with the result sharded as `out`.
-    ///
-    /// Sharding the new dimension moves no data.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
-    /// let x = Array::from([1, 5]).put(&mesh, p!["X"]);
-    /// assert_eq!(type_of(x.one_hot(4)), "float32[2@X,4]");
-    /// assert_eq!(type_of(x.one_hot_to(4, p!["X", "Y"])), "float32[2@X,4@Y]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn one_hot_to(&self, classes: usize, out: Spec) -> Array {
-        self.one_hot_at(classes, Some(out), CallSite::here("one_hot_to"))
     }
     /// Implements [`Array::one_hot`].
     fn one_hot_at(&self, classes: usize, out: Option<Spec>, call: CallSite<'_>) -> Array {

@@ -184,39 +184,59 @@ binary! {
 
 /// # Elementwise functions with parameters, conversion and selection
 impl Array {
-    /// Raises the array to a constant integer power.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([2.0f32, -4.0]).powi(-1).to_vec::<f32>()?, [0.5, -0.25]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn powi(&self, y: i32) -> Array {
-        self.unary(Unary::IntegerPow(y), CallSite::here("powi"))
-    }
-    /// Computes the GELU activation x · Φ(x), with the tanh approximation.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([-1.0f32, 0.0, 1.0]);
-    /// assert!(x.gelu().allclose_with(&x.gelu_exact(), 0.0, 1e-3)?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn gelu(&self) -> Array {
-        self.unary(Unary::Gelu { approximate: true }, CallSite::here("gelu"))
-    }
-    /// Computes the GELU activation x · Φ(x) exactly, with the error function.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert!(Array::from(1.0).gelu_exact().allclose(&Array::from(0.8413447460685429))?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn gelu_exact(&self) -> Array {
-        self.unary(Unary::Gelu { approximate: false }, CallSite::here("gelu_exact"))
+    forward! {
+        /// Raises the array to a constant integer power.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([2.0f32, -4.0]).powi(-1).to_vec::<f32>()?, [0.5, -0.25]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn powi(y: i32) = unary(Unary::IntegerPow(y));
+        /// Computes the GELU activation x · Φ(x), with the tanh approximation.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([-1.0f32, 0.0, 1.0]);
+        /// assert!(x.gelu().allclose_with(&x.gelu_exact(), 0.0, 1e-3)?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn gelu() = unary(Unary::Gelu { approximate: true });
+        /// Computes the GELU activation x · Φ(x) exactly, with the error function.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert!(Array::from(1.0).gelu_exact().allclose(&Array::from(0.8413447460685429))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn gelu_exact() = unary(Unary::Gelu { approximate: false });
+        /// Converts to another element type.
+        ///
+        /// Floats are truncated towards zero when converted to integers, integers wrap, and
+        /// conversion to bool is `!= 0`. Real numbers convert to complex ones; the reverse is
+        /// [`real`](Array::real).
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([-1.7f32, 0.0, 300.0]);
+        /// assert_eq!(x.astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("convert_element_type", "as_type", "cast", "to"))]
+        pub fn astype(dtype: DType) = astype_at(dtype);
+        /// Selects elementwise: `a` where this boolean array is true, `b` elsewhere.
+        ///
+        /// Operands of different shapes broadcast to their common shape, with the sharding that
+        /// follows from the operands. Shardings that conflict are an error.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([-1, 2, -3]);
+        /// assert_eq!(x.gt(0).select(&x, 0).to_vec::<i32>()?, [0, 2, 0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("where"))]
+        pub fn select(a: impl Operand, b: impl Operand) = select_at(a.term(), b.term());
     }
     /// Clamps elements to the range from `low` to `high`.
     ///
@@ -241,22 +261,6 @@ impl Array {
         let sources = [1, 0, 2].map(|number| UserOperand { index: number, ty: None, dims: None });
         apply1(Arc::new(Clamp), &args, call.with_operands(&|| operand::describe_all(&terms), &sources))
     }
-    /// Converts to another element type.
-    ///
-    /// Floats are truncated towards zero when converted to integers, integers wrap, and conversion
-    /// to bool is `!= 0`. Real numbers convert to complex ones; the reverse is
-    /// [`real`](Array::real).
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([-1.7f32, 0.0, 300.0]).astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("convert_element_type", "as_type", "cast", "to"))]
-    #[track_caller]
-    pub fn astype(&self, dtype: DType) -> Array {
-        self.astype_at(dtype, CallSite::here("astype"))
-    }
     /// Implements [`Array::astype`]: a no-op if the array has the type already.
     pub(crate) fn astype_at(&self, dtype: DType, call: CallSite<'_>) -> Array {
         match self.type_ref() {
@@ -267,22 +271,6 @@ impl Array {
     /// Records a conversion to an element type.
     pub(crate) fn convert_at(&self, dtype: DType, call: CallSite<'_>) -> Array {
         apply1(prims::convert(dtype), &[self.into()], call)
-    }
-    /// Selects elementwise: `a` where this boolean array is true, `b` elsewhere.
-    ///
-    /// Operands of different shapes broadcast to their common shape, with the sharding that follows
-    /// from the operands. Shardings that conflict are an error.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([-1, 2, -3]);
-    /// assert_eq!(x.gt(0).select(&x, 0).to_vec::<i32>()?, [0, 2, 0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("where"))]
-    #[track_caller]
-    pub fn select(&self, a: impl Operand, b: impl Operand) -> Array {
-        self.select_at(a.term(), b.term(), CallSite::here("select"))
     }
     /// Implements [`Array::select`].
     pub(crate) fn select_at(&self, a: Term, b: Term, call: CallSite<'_>) -> Array {

@@ -12,38 +12,34 @@ use crate::ir::program::CallSite;
 
 /// # Positions of extremes
 impl Array {
-    /// Returns the int32 index of the first maximum along a dimension; NaN counts as largest.
-    ///
-    /// `..` searches all elements, and returns the index in the flattened array.
-    ///
-    /// Complex numbers are compared by their real parts, then by their imaginary parts.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[2.0f32, 9.0, 9.0], [1.0, f32::NAN, 3.0]]);
-    /// assert_eq!((x.argmax(1).to_vec::<i32>()?, x.argmin(1).to_vec::<i32>()?),
-    ///     (vec![1, 1], vec![0, 1]));
-    /// assert_eq!(x.argmax(..).item::<i32>()?, 4);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn argmax(&self, dims: impl Into<Dims>) -> Array {
-        self.first_extreme(dims.into(), Extreme::Maximum, CallSite::here("argmax"))
-    }
-    /// Returns the int32 index of the first minimum along a dimension; NaN counts as smallest.
-    ///
-    /// `..` searches all elements, as in [`argmax`](Self::argmax).
-    ///
-    /// Complex numbers are compared as in [`argmax`](Self::argmax).
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([4, 1, 1]).argmin(0).item::<i32>()?, 1);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn argmin(&self, dims: impl Into<Dims>) -> Array {
-        self.first_extreme(dims.into(), Extreme::Minimum, CallSite::here("argmin"))
+    forward! {
+        /// Returns the int32 index of the first maximum along a dimension; NaN counts as largest.
+        ///
+        /// `..` searches all elements, and returns the index in the flattened array.
+        ///
+        /// Complex numbers are compared by their real parts, then by their imaginary parts.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[2.0f32, 9.0, 9.0], [1.0, f32::NAN, 3.0]]);
+        /// assert_eq!((x.argmax(1).to_vec::<i32>()?, x.argmin(1).to_vec::<i32>()?),
+        ///     (vec![1, 1], vec![0, 1]));
+        /// assert_eq!(x.argmax(..).item::<i32>()?, 4);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn argmax(dims: impl Into<Dims>) = first_extreme(dims.into(), Extreme::Maximum);
+        /// Returns the int32 index of the first minimum along a dimension; NaN counts as smallest.
+        ///
+        /// `..` searches all elements, as in [`argmax`](Self::argmax).
+        ///
+        /// Complex numbers are compared as in [`argmax`](Self::argmax).
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([4, 1, 1]).argmin(0).item::<i32>()?, 1);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn argmin(dims: impl Into<Dims>) = first_extreme(dims.into(), Extreme::Minimum);
     }
     /// Implements [`Array::argmax`] and [`Array::argmin`].
     fn first_extreme(&self, dims: Dims, which: Extreme, call: CallSite<'_>) -> Array {

@@ -63,31 +63,46 @@ impl Array {
         let call = CallSite::here("ifft");
         self.to_complex(call).transform_dim(FftKind::Inverse, d, None, call)
     }
-    /// Computes the Fourier transform of real input: n/2 + 1 complex outputs.
-    ///
-    /// The remaining outputs of [`fft`](Array::fft) are complex conjugates of these. Elements are
-    /// float32 or float64. If the dimension is sharded, its axes must divide n/2 + 1 too.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1.0f64, 2.0, 3.0, 4.0]);
-    /// let y = x.rfft(0);
-    /// assert_eq!(y.to_string(), "[10.+0.j -2.+2.j -2.+0.j]");
-    /// assert_eq!(y.irfft(0, 4).to_vec::<f64>()?, [1.0, 2.0, 3.0, 4.0]);
-    /// let power = grad(&x, |x| x.rfft(0).abs().square().sum(..));
-    /// assert_eq!(power.to_vec::<f64>()?, [12.0, 20.0, 20.0, 28.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn rfft(&self, d: i32) -> Array {
-        self.transform_dim(FftKind::Real, d, None, CallSite::here("rfft"))
-    }
-    /// Computes the inverse of [`rfft`](Array::rfft): `n` real outputs from n/2 + 1 complex inputs.
-    ///
-    /// The imaginary parts of the first input, and for even `n` of the last, are ignored.
-    #[track_caller]
-    pub fn irfft(&self, d: i32, n: usize) -> Array {
-        self.transform_dim(FftKind::InverseReal, d, Some(n), CallSite::here("irfft"))
+    forward! {
+        /// Computes the Fourier transform of real input: n/2 + 1 complex outputs.
+        ///
+        /// The remaining outputs of [`fft`](Array::fft) are complex conjugates of these. Elements
+        /// are float32 or float64. If the dimension is sharded, its axes must divide n/2 + 1 too.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1.0f64, 2.0, 3.0, 4.0]);
+        /// let y = x.rfft(0);
+        /// assert_eq!(y.to_string(), "[10.+0.j -2.+2.j -2.+0.j]");
+        /// assert_eq!(y.irfft(0, 4).to_vec::<f64>()?, [1.0, 2.0, 3.0, 4.0]);
+        /// let power = grad(&x, |x| x.rfft(0).abs().square().sum(..));
+        /// assert_eq!(power.to_vec::<f64>()?, [12.0, 20.0, 20.0, 28.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn rfft(d: i32) = transform_dim(FftKind::Real, d, None);
+        /// Computes the inverse of [`rfft`](Array::rfft): `n` real outputs from n/2 + 1 complex
+        /// inputs.
+        ///
+        /// The imaginary parts of the first input, and for even `n` of the last, are ignored.
+        pub fn irfft(d: i32, n: usize) = transform_dim(FftKind::InverseReal, d, Some(n));
+        /// Computes the Fourier transform of real input over the last `dims` dimensions.
+        ///
+        /// This is [`rfft`](Array::rfft) along the last dimension, then [`fft`](Array::fft) along
+        /// the others.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 7.0]]);
+        /// assert_eq!(type_of(x.rfftn(2)), "complex64[2,2]");
+        /// assert!(x.rfftn(2).irfftn(2, 3).allclose(&x)?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "rfft2")]
+        pub fn rfftn(dims: usize) = transform_last(FftKind::Real, dims, None);
+        /// Computes the inverse of [`rfftn`](Array::rfftn), with `n` outputs along the last
+        /// dimension.
+        #[doc(alias = "irfft2")]
+        pub fn irfftn(dims: usize, n: usize) = transform_last(FftKind::InverseReal, dims, Some(n));
     }
     /// Computes the Fourier transform over the last `dims` dimensions, from 1 to 3.
     ///
@@ -115,29 +130,6 @@ impl Array {
     pub fn ifftn(&self, dims: usize) -> Array {
         let call = CallSite::here("ifftn");
         self.to_complex(call).transform_last(FftKind::Inverse, dims, None, call)
-    }
-    /// Computes the Fourier transform of real input over the last `dims` dimensions.
-    ///
-    /// This is [`rfft`](Array::rfft) along the last dimension, then [`fft`](Array::fft) along the
-    /// others.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 7.0]]);
-    /// assert_eq!(type_of(x.rfftn(2)), "complex64[2,2]");
-    /// assert!(x.rfftn(2).irfftn(2, 3).allclose(&x)?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "rfft2")]
-    #[track_caller]
-    pub fn rfftn(&self, dims: usize) -> Array {
-        self.transform_last(FftKind::Real, dims, None, CallSite::here("rfftn"))
-    }
-    /// Computes the inverse of [`rfftn`](Array::rfftn), with `n` outputs along the last dimension.
-    #[doc(alias = "irfft2")]
-    #[track_caller]
-    pub fn irfftn(&self, dims: usize, n: usize) -> Array {
-        self.transform_last(FftKind::InverseReal, dims, Some(n), CallSite::here("irfftn"))
     }
     /// Returns the `n` frequencies of the outputs of [`fft`](Array::fft), as float32.
     ///

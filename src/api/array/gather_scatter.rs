@@ -14,38 +14,36 @@ use std::sync::Arc;
 
 /// # Gather and scatter
 impl Array {
-    /// Gathers windows of the given sizes that start at index vectors.
-    ///
-    /// The last dimension of `indices` holds the index vectors. [`GatherDims`] defines the
-    /// dimension numbers and how out-of-bounds windows are treated. [`slice`](Array::slice),
-    /// [`take`](Array::take) and [`take_along_axis`](Array::take_along_axis) are shorter for common
-    /// cases.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::GatherDims;
-    /// let x = Array::arange(0..12).reshape([3, 4]);
-    /// // a window of two elements in one row, at three positions
-    /// let at = Array::from([[0, 1], [2, 2], [1, 0]]);
-    /// let dims = GatherDims {
-    ///     start_index_map: vec![0, 1],
-    ///     collapsed_dims: vec![0],
-    ///     offset_dims: vec![1],
-    ///     ..GatherDims::default()
-    /// };
-    /// assert_eq!(x.gather(&at, &dims, [1, 2]).to_string(), "[[ 1  2]\n [10 11]\n [ 4  5]]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("GatherDimensionNumbers", "offset_dims", "start_index_map", "slice_sizes"))]
-    #[track_caller]
-    pub fn gather(&self, indices: &Array, dims: &GatherDims, sizes: impl Into<Shape>) -> Array {
-        let call = CallSite::here("gather").with_explicit_form("x.gather_to(&indices, &dims, sizes, {})");
-        self.gather_at(indices, dims, sizes.into(), None, call)
-    }
-    /// Computes [`Array::gather`] with the result sharded as `out`.
-    #[track_caller]
-    pub fn gather_to(&self, indices: &Array, dims: &GatherDims, sizes: impl Into<Shape>, out: Spec) -> Array {
-        self.gather_at(indices, dims, sizes.into(), Some(out), CallSite::here("gather_to"))
+    forward! {
+        /// Gathers windows of the given sizes that start at index vectors.
+        ///
+        /// The last dimension of `indices` holds the index vectors. [`GatherDims`] defines the
+        /// dimension numbers and how out-of-bounds windows are treated. [`slice`](Array::slice),
+        /// [`take`](Array::take) and [`take_along_axis`](Array::take_along_axis) are shorter for
+        /// common cases.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::GatherDims;
+        /// let x = Array::arange(0..12).reshape([3, 4]);
+        /// // a window of two elements in one row, at three positions
+        /// let at = Array::from([[0, 1], [2, 2], [1, 0]]);
+        /// let dims = GatherDims {
+        ///     start_index_map: vec![0, 1],
+        ///     collapsed_dims: vec![0],
+        ///     offset_dims: vec![1],
+        ///     ..GatherDims::default()
+        /// };
+        /// assert_eq!(x.gather(&at, &dims, [1, 2]).to_string(), "[[ 1  2]\n [10 11]\n [ 4  5]]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("GatherDimensionNumbers", "offset_dims", "start_index_map", "slice_sizes"))]
+        pub fn gather(indices: &Array, dims: &GatherDims, sizes: impl Into<Shape>)
+            = gather_at(indices, dims, sizes.into(), None),
+            or "x.gather_to(&indices, &dims, sizes, {})";
+        /// Computes [`Array::gather`] with the result sharded as `out`.
+        pub fn gather_to(indices: &Array, dims: &GatherDims, sizes: impl Into<Shape>, out: Spec)
+            = gather_at(indices, dims, sizes.into(), Some(out));
     }
     /// Implements [`Array::gather`].
     fn gather_at(

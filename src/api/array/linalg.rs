@@ -38,27 +38,21 @@ pub struct TriangularOptions {
 }
 
 impl TriangularOptions {
-    /// Puts the triangular matrix on the left: a·x = b.
-    ///
-    /// ```
-    /// use atmesh::{TriangularOptions, prelude::*};
-    /// let how = TriangularOptions::default().left_side().lower();
-    /// assert!(how.left_side && how.lower && !how.transpose_a);
-    /// ```
-    pub fn left_side(self) -> TriangularOptions {
-        TriangularOptions { left_side: true, ..self }
-    }
-    /// Reads the lower triangle of the matrix.
-    pub fn lower(self) -> TriangularOptions {
-        TriangularOptions { lower: true, ..self }
-    }
-    /// Uses the transpose of the matrix.
-    pub fn transpose_a(self) -> TriangularOptions {
-        TriangularOptions { transpose_a: true, ..self }
-    }
-    /// Assumes a diagonal of ones, without reading it.
-    pub fn unit_diagonal(self) -> TriangularOptions {
-        TriangularOptions { unit_diagonal: true, ..self }
+    setters! {
+        /// Puts the triangular matrix on the left: a·x = b.
+        ///
+        /// ```
+        /// use atmesh::{TriangularOptions, prelude::*};
+        /// let how = TriangularOptions::default().left_side().lower();
+        /// assert!(how.left_side && how.lower && !how.transpose_a);
+        /// ```
+        pub fn left_side() = left_side: true;
+        /// Reads the lower triangle of the matrix.
+        pub fn lower() = lower: true;
+        /// Uses the transpose of the matrix.
+        pub fn transpose_a() = transpose_a: true;
+        /// Assumes a diagonal of ones, without reading it.
+        pub fn unit_diagonal() = unit_diagonal: true;
     }
 }
 

@@ -9,6 +9,20 @@
 //! composed of others passes them its own call site, so that errors name the method that the user
 //! called.
 
+/// Writes public methods that pass their arguments and their own call site to a function `…_at`.
+///
+/// The text after `or` is the form of the call that states the result's sharding, for errors.
+macro_rules! forward { ($(
+    $(#[$doc:meta])*
+    pub fn $name:ident($($arg:ident: $ty:ty),*) = $at:ident($($value:expr),*) $(, or $form:literal)?;
+)*) => {$(
+    $(#[$doc])*
+    #[track_caller]
+    pub fn $name(&self, $($arg: $ty),*) -> Array {
+        self.$at($($value,)* CallSite::here(stringify!($name))$(.with_explicit_form($form))?)
+    }
+)*} }
+
 // The order of these modules is the order of the methods in the documentation.
 mod creation;
 

@@ -40,47 +40,41 @@ pub struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// Sets the strides, one for each entry of the window.
-    ///
-    /// ```
-    /// use atmesh::{WindowOptions, prelude::*};
-    /// let how = WindowOptions::default().strides([2]);
-    /// assert_eq!(Array::from([1, 2, 3, 4]).window_sum_with([2], how).to_vec::<i32>()?, [3, 7]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn strides(self, strides: impl Into<Vec<usize>>) -> WindowOptions {
-        WindowOptions { strides: Some(strides.into()), ..self }
-    }
-    /// Sets the padding; padded positions do not take part in the reduction.
-    ///
-    /// ```
-    /// use atmesh::{Padding, WindowOptions, prelude::*};
-    /// let how = WindowOptions::default().padding(Padding::Same);
-    /// assert_eq!(Array::from([-3, -2, -1]).window_max_with([3], how).to_vec::<i32>()?,
-    ///     [-2, -1, -1]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn padding(self, padding: impl Into<Padding>) -> WindowOptions {
-        WindowOptions { padding: padding.into(), ..self }
-    }
-    /// Sets the distance between the elements of a window.
-    ///
-    /// ```
-    /// use atmesh::{WindowOptions, prelude::*};
-    /// let how = WindowOptions::default().dilation([2]);
-    /// assert_eq!(Array::from([1, 2, 3, 4]).window_sum_with([2], how).to_vec::<i32>()?, [4, 6]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn dilation(self, dilation: impl Into<Vec<usize>>) -> WindowOptions {
-        WindowOptions { dilation: Some(dilation.into()), ..self }
-    }
-    /// Sets the distance between the array's elements before windows are applied.
-    pub fn base_dilation(self, dilation: impl Into<Vec<usize>>) -> WindowOptions {
-        WindowOptions { base_dilation: Some(dilation.into()), ..self }
-    }
-    /// Sets the result's sharding.
-    pub fn out_sharding(self, out: Spec) -> WindowOptions {
-        WindowOptions { out_sharding: Some(out), ..self }
+    setters! {
+        /// Sets the strides, one for each entry of the window.
+        ///
+        /// ```
+        /// use atmesh::{WindowOptions, prelude::*};
+        /// let how = WindowOptions::default().strides([2]);
+        /// let y = Array::from([1, 2, 3, 4]).window_sum_with([2], how);
+        /// assert_eq!(y.to_vec::<i32>()?, [3, 7]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn strides(strides: impl Into<Vec<usize>>) = strides: Some(strides.into());
+        /// Sets the padding; padded positions do not take part in the reduction.
+        ///
+        /// ```
+        /// use atmesh::{Padding, WindowOptions, prelude::*};
+        /// let how = WindowOptions::default().padding(Padding::Same);
+        /// assert_eq!(Array::from([-3, -2, -1]).window_max_with([3], how).to_vec::<i32>()?,
+        ///     [-2, -1, -1]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn padding(padding: impl Into<Padding>) = padding: padding.into();
+        /// Sets the distance between the elements of a window.
+        ///
+        /// ```
+        /// use atmesh::{WindowOptions, prelude::*};
+        /// let how = WindowOptions::default().dilation([2]);
+        /// let y = Array::from([1, 2, 3, 4]).window_sum_with([2], how);
+        /// assert_eq!(y.to_vec::<i32>()?, [4, 6]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn dilation(dilation: impl Into<Vec<usize>>) = dilation: Some(dilation.into());
+        /// Sets the distance between the array's elements before windows are applied.
+        pub fn base_dilation(dilation: impl Into<Vec<usize>>) = base_dilation: Some(dilation.into());
+        /// Sets the result's sharding.
+        pub fn out_sharding(out: Spec) = out_sharding: Some(out);
     }
 }
 
@@ -148,74 +142,64 @@ impl Array {
             Err(fault) => self.reject(fault, call),
         }
     }
-    /// Computes the maximum of each window over the last dimensions; windows do not overlap.
-    ///
-    /// `window` has one size for each of the last dimensions: `images.max_pool([2, 2])` for images
-    /// of shape `[batch, features, height, width]`.
-    ///
-    /// Ties: the gradient goes to the first of the largest elements. The result is sharded like the
-    /// array; elements that windows need across shard boundaries are exchanged. Errors are those of
-    /// [`Array::window_max`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 0.0, 1.0, 1.0]]);
-    /// assert_eq!(x.max_pool([2, 2]).to_vec::<f32>()?, [4.0, 5.0]);
-    /// let g = grad(&x, |x| x.max_pool([2, 2]).sum(..));
-    /// assert_eq!(g.to_vec::<f32>()?, [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn max_pool(&self, window: impl AsRef<[usize]>) -> Array {
-        let call =
-            CallSite::here("max_pool").with_explicit_form("x.max_pool_with(window, how.out_sharding({}))");
-        self.pool(Reduction::Max, window.as_ref(), &WindowOptions::default(), call)
-    }
-    /// Computes [`Array::max_pool`] with options: strides, padding, dilations and sharding.
-    ///
-    /// ```
-    /// use atmesh::{Padding, WindowOptions, prelude::*};
-    /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
-    /// assert_eq!(Array::from([1, 3, 2]).max_pool_with([2], how).to_vec::<i32>()?, [3, 3, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn max_pool_with(&self, window: impl AsRef<[usize]>, options: WindowOptions) -> Array {
-        let call = CallSite::here("max_pool_with")
-            .with_explicit_form("x.max_pool_with(window, how.out_sharding({}))");
-        self.pool(Reduction::Max, window.as_ref(), &options, call)
-    }
-    /// Computes the mean of each window over the last dimensions; windows do not overlap.
-    ///
-    /// `window` has one size for each of the last dimensions. Elements are floats. Padding is not
-    /// counted: at the edges fewer elements are averaged.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 1.0, 1.0, 3.0]]);
-    /// assert_eq!(x.avg_pool([2, 2]).to_vec::<f32>()?, [2.0, 3.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn avg_pool(&self, window: impl AsRef<[usize]>) -> Array {
-        let call =
-            CallSite::here("avg_pool").with_explicit_form("x.avg_pool_with(window, how.out_sharding({}))");
-        self.pool(Reduction::Sum, window.as_ref(), &WindowOptions::default(), call)
-    }
-    /// Computes [`Array::avg_pool`] with options: strides, padding, dilations and sharding.
-    ///
-    /// ```
-    /// use atmesh::{Padding, WindowOptions, prelude::*};
-    /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
-    /// let y = Array::from([1.0f32, 3.0, 2.0]).avg_pool_with([2], how);
-    /// assert_eq!(y.to_vec::<f32>()?, [2.0, 2.5, 2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn avg_pool_with(&self, window: impl AsRef<[usize]>, options: WindowOptions) -> Array {
-        let call = CallSite::here("avg_pool_with")
-            .with_explicit_form("x.avg_pool_with(window, how.out_sharding({}))");
-        self.pool(Reduction::Sum, window.as_ref(), &options, call)
+    forward! {
+        /// Computes the maximum of each window over the last dimensions; windows do not overlap.
+        ///
+        /// `window` has one size for each of the last dimensions: `images.max_pool([2, 2])` for
+        /// images of shape `[batch, features, height, width]`.
+        ///
+        /// Ties: the gradient goes to the first of the largest elements. The result is sharded like
+        /// the array; elements that windows need across shard boundaries are exchanged. Errors are
+        /// those of [`Array::window_max`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 0.0, 1.0, 1.0]]);
+        /// assert_eq!(x.max_pool([2, 2]).to_vec::<f32>()?, [4.0, 5.0]);
+        /// let g = grad(&x, |x| x.max_pool([2, 2]).sum(..));
+        /// assert_eq!(g.to_vec::<f32>()?, [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn max_pool(window: impl AsRef<[usize]>)
+            = pool(Reduction::Max, window.as_ref(), &WindowOptions::default()),
+            or "x.max_pool_with(window, how.out_sharding({}))";
+        /// Computes [`Array::max_pool`] with options: strides, padding, dilations and sharding.
+        ///
+        /// ```
+        /// use atmesh::{Padding, WindowOptions, prelude::*};
+        /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
+        /// assert_eq!(Array::from([1, 3, 2]).max_pool_with([2], how).to_vec::<i32>()?, [3, 3, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn max_pool_with(window: impl AsRef<[usize]>, options: WindowOptions)
+            = pool(Reduction::Max, window.as_ref(), &options),
+            or "x.max_pool_with(window, how.out_sharding({}))";
+        /// Computes the mean of each window over the last dimensions; windows do not overlap.
+        ///
+        /// `window` has one size for each of the last dimensions. Elements are floats. Padding is
+        /// not counted: at the edges fewer elements are averaged.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 1.0, 1.0, 3.0]]);
+        /// assert_eq!(x.avg_pool([2, 2]).to_vec::<f32>()?, [2.0, 3.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn avg_pool(window: impl AsRef<[usize]>)
+            = pool(Reduction::Sum, window.as_ref(), &WindowOptions::default()),
+            or "x.avg_pool_with(window, how.out_sharding({}))";
+        /// Computes [`Array::avg_pool`] with options: strides, padding, dilations and sharding.
+        ///
+        /// ```
+        /// use atmesh::{Padding, WindowOptions, prelude::*};
+        /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
+        /// let y = Array::from([1.0f32, 3.0, 2.0]).avg_pool_with([2], how);
+        /// assert_eq!(y.to_vec::<f32>()?, [2.0, 2.5, 2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn avg_pool_with(window: impl AsRef<[usize]>, options: WindowOptions)
+            = pool(Reduction::Sum, window.as_ref(), &options),
+            or "x.avg_pool_with(window, how.out_sharding({}))";
     }
     /// Implements pooling: a window reduction over the last dimensions; a sum becomes a mean.
     fn pool(&self, kind: Reduction, window: &[usize], options: &WindowOptions, call: CallSite<'_>) -> Array {

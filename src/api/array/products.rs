@@ -33,32 +33,28 @@ pub struct DotOptions {
 }
 
 impl DotOptions {
-    /// Sets the result's sharding; it may leave the result unreduced.
-    ///
-    /// ```
-    /// use atmesh::{DotOptions, prelude::*};
-    /// let options = DotOptions::default().out_sharding(p!["X"]).accum_dtype(F32);
-    /// assert_eq!((options.out_sharding, options.accum_dtype), (Some(p!["X"]), Some(F32)));
-    /// ```
-    pub fn out_sharding(self, out: Spec) -> DotOptions {
-        DotOptions { out_sharding: Some(out), ..self }
-    }
-    /// Sets the element type of the accumulation and of the result.
-    #[doc(alias = "preferred_element_type")]
-    pub fn accum_dtype(self, dtype: DType) -> DotOptions {
-        DotOptions { accum_dtype: Some(dtype), ..self }
-    }
-    /// Sets the precision of float32 products on XLA's accelerators.
-    ///
-    /// ```
-    /// use atmesh::{DotOptions, Precision, prelude::*};
-    /// let fast = DotOptions::default().precision(Precision::Default);
-    /// let f = jit(move |x: &Array| x.matmul_with(x, fast.clone()));
-    /// assert!(f.trace(F32.array_type([2, 2]))?.to_string().contains("precision=default"));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn precision(self, precision: Precision) -> DotOptions {
-        DotOptions { precision: Some(precision), ..self }
+    setters! {
+        /// Sets the result's sharding; it may leave the result unreduced.
+        ///
+        /// ```
+        /// use atmesh::{DotOptions, prelude::*};
+        /// let options = DotOptions::default().out_sharding(p!["X"]).accum_dtype(F32);
+        /// assert_eq!((options.out_sharding, options.accum_dtype), (Some(p!["X"]), Some(F32)));
+        /// ```
+        pub fn out_sharding(out: Spec) = out_sharding: Some(out);
+        /// Sets the element type of the accumulation and of the result.
+        #[doc(alias = "preferred_element_type")]
+        pub fn accum_dtype(dtype: DType) = accum_dtype: Some(dtype);
+        /// Sets the precision of float32 products on XLA's accelerators.
+        ///
+        /// ```
+        /// use atmesh::{DotOptions, Precision, prelude::*};
+        /// let fast = DotOptions::default().precision(Precision::Default);
+        /// let f = jit(move |x: &Array| x.matmul_with(x, fast.clone()));
+        /// assert!(f.trace(F32.array_type([2, 2]))?.to_string().contains("precision=default"));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn precision(precision: Precision) = precision: Some(precision);
     }
     /// Returns options with this result sharding and default types.
     pub(super) fn with_out_sharding(out_sharding: Option<Spec>) -> DotOptions {
@@ -68,35 +64,70 @@ impl DotOptions {
 
 /// # Products
 impl Array {
-    /// Multiplies arrays of rank 1 or 2: inner, matrix-vector and matrix-matrix products.
-    ///
-    /// If both contracted dimensions are sharded, the result's sharding is ambiguous, which is an
-    /// error: use [`Array::dot_to`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    /// assert_eq!(x.dot(&Array::from([1.0f32, 1.0])).to_vec::<f32>()?, [3.0, 7.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn dot(&self, b: impl Borrow<Array>) -> Array {
-        self.dot_at(b.borrow(), None, CallSite::here("dot").with_explicit_form("x.dot_to(&w, {})"))
-    }
-    /// Computes [`Array::dot`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
-    /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
-    /// assert_eq!(type_of(x.dot_to(&w, p!["X", _])), "float32[4@X,2]");
-    /// assert_eq!(type_of(x.dot_to(&w, p![_, _; U: "X"])), "float32[4,2]{U:X}");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn dot_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.dot_at(b.borrow(), Some(out), CallSite::here("dot_to"))
+    forward! {
+        /// Multiplies arrays of rank 1 or 2: inner, matrix-vector and matrix-matrix products.
+        ///
+        /// If both contracted dimensions are sharded, the result's sharding is ambiguous, which is
+        /// an error: use [`Array::dot_to`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
+        /// assert_eq!(x.dot(&Array::from([1.0f32, 1.0])).to_vec::<f32>()?, [3.0, 7.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn dot(b: impl Borrow<Array>) = dot_at(b.borrow(), None), or "x.dot_to(&w, {})";
+        /// Computes [`Array::dot`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+        /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
+        /// assert_eq!(type_of(x.dot_to(&w, p!["X", _])), "float32[4@X,2]");
+        /// assert_eq!(type_of(x.dot_to(&w, p![_, _; U: "X"])), "float32[4,2]{U:X}");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn dot_to(b: impl Borrow<Array>, out: Spec) = dot_at(b.borrow(), Some(out));
+        /// Multiplies matrices, or stacks of matrices, like NumPy's `matmul`.
+        ///
+        /// The last two dimensions are the matrices; leading dimensions broadcast. An array of rank
+        /// 1 is treated as a vector. If both contracted dimensions are sharded, it is an error: use
+        /// [`Array::matmul_to`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::ones([5, 4, 8]);
+        /// assert_eq!(x.matmul(Array::ones([8, 2])).shape()?, [5, 4, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn matmul(b: impl Borrow<Array>)
+            = matmul_at(b.borrow(), DotOptions::default()), or "x.matmul_to(&w, {})";
+        /// Computes [`Array::matmul`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([3, 4, 8]).put(&mesh, p![_, _, "X"]);
+        /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
+        /// assert_eq!(type_of(x.matmul_to(&w, p![_, "X"])), "float32[3,4@X,2]");
+        /// assert!(x.matmul(&w).ty().is_err(), "the result could be sharded in several ways");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn matmul_to(b: impl Borrow<Array>, out: Spec)
+            = matmul_at(b.borrow(), DotOptions::with_out_sharding(Some(out)));
+        /// Computes [`Array::matmul`] with options: the result's sharding and the accumulation
+        /// type.
+        ///
+        /// ```
+        /// use atmesh::{DotOptions, prelude::*};
+        /// let x = Array::ones(BF16.array_type([1, 1000]));
+        /// let in_f32 = DotOptions::default().accum_dtype(F32);
+        /// assert_eq!(type_of(x.matmul_with(x.t(), in_f32)), "float32[1,1]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn matmul_with(b: impl Borrow<Array>, options: DotOptions)
+            = matmul_at(b.borrow(), options), or "x.matmul_with(&w, how.out_sharding({}))";
     }
     /// Implements [`Array::dot`].
     fn dot_at(&self, b: &Array, out: Option<Spec>, call: CallSite<'_>) -> Array {
@@ -118,53 +149,6 @@ impl Array {
             }
         }
         self.matmul_at(b, DotOptions::with_out_sharding(out), call)
-    }
-    /// Multiplies matrices, or stacks of matrices, like NumPy's `matmul`.
-    ///
-    /// The last two dimensions are the matrices; leading dimensions broadcast. An array of rank 1
-    /// is treated as a vector. If both contracted dimensions are sharded, it is an error: use
-    /// [`Array::matmul_to`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::ones([5, 4, 8]);
-    /// assert_eq!(x.matmul(Array::ones([8, 2])).shape()?, [5, 4, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn matmul(&self, b: impl Borrow<Array>) -> Array {
-        let call = CallSite::here("matmul").with_explicit_form("x.matmul_to(&w, {})");
-        self.matmul_at(b.borrow(), DotOptions::default(), call)
-    }
-    /// Computes [`Array::matmul`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([3, 4, 8]).put(&mesh, p![_, _, "X"]);
-    /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
-    /// assert_eq!(type_of(x.matmul_to(&w, p![_, "X"])), "float32[3,4@X,2]");
-    /// assert!(x.matmul(&w).ty().is_err(), "the result could be sharded in several ways");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.matmul_at(b.borrow(), DotOptions::with_out_sharding(Some(out)), CallSite::here("matmul_to"))
-    }
-    /// Computes [`Array::matmul`] with options: the result's sharding and the accumulation type.
-    ///
-    /// ```
-    /// use atmesh::{DotOptions, prelude::*};
-    /// let x = Array::ones(BF16.array_type([1, 1000]));
-    /// let in_f32 = DotOptions::default().accum_dtype(F32);
-    /// assert_eq!(type_of(x.matmul_with(x.t(), in_f32)), "float32[1,1]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn matmul_with(&self, b: impl Borrow<Array>, options: DotOptions) -> Array {
-        let call =
-            CallSite::here("matmul_with").with_explicit_form("x.matmul_with(&w, how.out_sharding({}))");
-        self.matmul_at(b.borrow(), options, call)
     }
     /// Implements [`Array::matmul`].
     pub(super) fn matmul_at(&self, b: &Array, options: DotOptions, call: CallSite<'_>) -> Array {

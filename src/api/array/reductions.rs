@@ -57,84 +57,144 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return 1 };
         dims.resolve(ty.rank()).map_or(1, |axes| axes.iter().map(|d| ty.shape[*d]).product())
     }
-    /// Sums over dimensions.
-    ///
-    /// Booleans and integers of fewer than 32 bits are summed in 32 bits. Convert first to sum in
-    /// another type: `x.astype(F64).sum(..)`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::arange(0..6).reshape([2, 3]);
-    /// assert_eq!(x.sum(0).to_vec::<i32>()?, [3, 5, 7]);
-    /// assert_eq!(x.sum(Dims::keep(-1)).shape()?, [2, 1]);
-    /// assert_eq!(x.sum(..).item::<i32>()?, 15);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn sum(&self, dims: impl Into<Dims>) -> Array {
-        self.sum_at(dims.into(), None, CallSite::here("sum").with_explicit_form("x.sum_to(dims, {})"))
-    }
-    /// Computes [`Array::sum`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.sum_to(1, p!["X"])), "float32[4@X]");
-    /// assert_eq!(type_of(x.sum_to(1, p![_; U: "X"])), "float32[4]{U:X}");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn sum_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
-        self.sum_at(dims.into(), Some(out), CallSite::here("sum_to"))
+    forward! {
+        /// Sums over dimensions.
+        ///
+        /// Booleans and integers of fewer than 32 bits are summed in 32 bits. Convert first to sum
+        /// in another type: `x.astype(F64).sum(..)`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::arange(0..6).reshape([2, 3]);
+        /// assert_eq!(x.sum(0).to_vec::<i32>()?, [3, 5, 7]);
+        /// assert_eq!(x.sum(Dims::keep(-1)).shape()?, [2, 1]);
+        /// assert_eq!(x.sum(..).item::<i32>()?, 15);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn sum(dims: impl Into<Dims>) = sum_at(dims.into(), None), or "x.sum_to(dims, {})";
+        /// Computes [`Array::sum`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.sum_to(1, p!["X"])), "float32[4@X]");
+        /// assert_eq!(type_of(x.sum_to(1, p![_; U: "X"])), "float32[4]{U:X}");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn sum_to(dims: impl Into<Dims>, out: Spec) = sum_at(dims.into(), Some(out));
+        /// Multiplies over dimensions.
+        ///
+        /// Booleans and integers of fewer than 32 bits are multiplied in 32 bits.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::arange(1..5).prod(..).item::<i32>()?, 24);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn prod(dims: impl Into<Dims>) = prod_at(dims.into());
+        /// Returns the maximum over dimensions; NaN if any element is NaN.
+        ///
+        /// An empty dimension is an error.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[3, 1], [2, 4]]);
+        /// assert_eq!((x.max(0).to_vec::<i32>()?, x.min(..).item::<i32>()?), (vec![3, 4], 1));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn max(dims: impl Into<Dims>) = extreme_at(dims.into(), Extreme::Maximum);
+        /// Returns the minimum over dimensions; NaN if any element is NaN.
+        ///
+        /// An empty dimension is an error.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([[3, 1], [2, 4]]).min(1).to_vec::<i32>()?, [1, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn min(dims: impl Into<Dims>) = extreme_at(dims.into(), Extreme::Minimum);
+        /// Returns true where any element along the given dimensions is non-zero.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[0, 1], [0, 0]]);
+        /// assert_eq!((x.any(1).to_vec::<bool>()?, x.all(..).item::<bool>()?),
+        ///     (vec![true, false], false));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn any(dims: impl Into<Dims>) = any_at(dims.into());
+        /// Returns true where all elements along the given dimensions are non-zero.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([[0, 1], [2, 3]]).all(1).to_vec::<bool>()?, [false, true]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn all(dims: impl Into<Dims>) = all_at(dims.into());
+        /// Computes the bitwise and over dimensions of an integer or boolean array.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([0b110, 0b011]).bit_and(..).item::<i32>()?, 0b010);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn bit_and(dims: impl Into<Dims>) = reduce(Reduction::And, dims.into(), None);
+        /// Computes the bitwise or over dimensions of an integer or boolean array.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([0b110, 0b011]).bit_or(..).item::<i32>()?, 0b111);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn bit_or(dims: impl Into<Dims>) = reduce(Reduction::Or, dims.into(), None);
+        /// Computes the population variance over dimensions.
+        ///
+        /// The result type is that of [`mean`](Array::mean); for complex numbers it is real.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0]);
+        /// assert_eq!((x.mean(..).item::<f32>()?, x.var(..).item::<f32>()?), (4.0, 5.0));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn var(dims: impl Into<Dims>) = var_at(dims.into(), 0);
+        /// Computes the variance over dimensions with n − `ddof` degrees of freedom.
+        ///
+        /// `ddof` = 1 gives the unbiased estimate from a sample.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0, 9.0]);
+        /// assert_eq!((x.var(..).item::<f32>()?, x.var_ddof(.., 1).item::<f32>()?), (8.0, 10.0));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn var_ddof(dims: impl Into<Dims>, ddof: usize) = var_at(dims.into(), ddof);
+        /// Computes the population standard deviation over dimensions.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([2.0f32, 6.0]).std(..).item::<f32>()?, 2.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn std(dims: impl Into<Dims>) = std_at(dims.into(), 0);
+        /// Computes the standard deviation over dimensions with n − `ddof` degrees of freedom.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([0.0f32, 0.0, 6.0, 6.0, 3.0]);
+        /// assert_eq!(x.std_ddof(.., 1).item::<f32>()?, 3.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn std_ddof(dims: impl Into<Dims>, ddof: usize) = std_at(dims.into(), ddof);
     }
     /// Implements [`Array::sum`].
     pub(crate) fn sum_at(&self, dims: Dims, out: Option<Spec>, call: CallSite<'_>) -> Array {
         self.with_call_site(call, |call| self.widen_for_sum(call).reduce(Reduction::Sum, dims, out, call))
     }
-    /// Multiplies over dimensions.
-    ///
-    /// Booleans and integers of fewer than 32 bits are multiplied in 32 bits.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::arange(1..5).prod(..).item::<i32>()?, 24);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn prod(&self, dims: impl Into<Dims>) -> Array {
-        self.prod_at(dims.into(), CallSite::here("prod"))
-    }
     /// Implements [`Array::prod`].
     pub(super) fn prod_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
         self.with_call_site(call, |call| self.widen_for_sum(call).reduce(Reduction::Prod, dims, None, call))
-    }
-    /// Returns the maximum over dimensions; NaN if any element is NaN.
-    ///
-    /// An empty dimension is an error.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[3, 1], [2, 4]]);
-    /// assert_eq!((x.max(0).to_vec::<i32>()?, x.min(..).item::<i32>()?), (vec![3, 4], 1));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn max(&self, dims: impl Into<Dims>) -> Array {
-        self.extreme_at(dims.into(), Extreme::Maximum, CallSite::here("max"))
-    }
-    /// Returns the minimum over dimensions; NaN if any element is NaN.
-    ///
-    /// An empty dimension is an error.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([[3, 1], [2, 4]]).min(1).to_vec::<i32>()?, [1, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn min(&self, dims: impl Into<Dims>) -> Array {
-        self.extreme_at(dims.into(), Extreme::Minimum, CallSite::here("min"))
     }
     /// Implements [`Array::max`] and [`Array::min`].
     pub(super) fn extreme_at(&self, dims: Dims, which: Extreme, call: CallSite<'_>) -> Array {
@@ -157,63 +217,17 @@ impl Array {
         let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
         self.reduce(kind, dims, None, call)
     }
-    /// Returns true where any element along the given dimensions is non-zero.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[0, 1], [0, 0]]);
-    /// assert_eq!((x.any(1).to_vec::<bool>()?, x.all(..).item::<bool>()?),
-    ///     (vec![true, false], false));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn any(&self, dims: impl Into<Dims>) -> Array {
-        self.any_at(dims.into(), CallSite::here("any"))
-    }
     /// Implements [`Array::any`].
     pub(super) fn any_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
         self.with_call_site(call, |call| {
             self.astype_at(DType::Bool, call).reduce(Reduction::Or, dims, None, call)
         })
     }
-    /// Returns true where all elements along the given dimensions are non-zero.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([[0, 1], [2, 3]]).all(1).to_vec::<bool>()?, [false, true]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn all(&self, dims: impl Into<Dims>) -> Array {
-        self.all_at(dims.into(), CallSite::here("all"))
-    }
     /// Implements [`Array::all`].
     pub(super) fn all_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
         self.with_call_site(call, |call| {
             self.astype_at(DType::Bool, call).reduce(Reduction::And, dims, None, call)
         })
-    }
-    /// Computes the bitwise and over dimensions of an integer or boolean array.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([0b110, 0b011]).bit_and(..).item::<i32>()?, 0b010);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn bit_and(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce(Reduction::And, dims.into(), None, CallSite::here("bit_and"))
-    }
-    /// Computes the bitwise or over dimensions of an integer or boolean array.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([0b110, 0b011]).bit_or(..).item::<i32>()?, 0b111);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn bit_or(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce(Reduction::Or, dims.into(), None, CallSite::here("bit_or"))
     }
     fn is_bool(&self) -> bool {
         self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
@@ -240,34 +254,6 @@ impl Array {
         let n = self.reduced_count(&dims);
         self.sum_at(dims, None, call).binary_with(Binary::Div, n as f64, call)
     }
-    /// Computes the population variance over dimensions.
-    ///
-    /// The result type is that of [`mean`](Array::mean); for complex numbers it is real.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0]);
-    /// assert_eq!((x.mean(..).item::<f32>()?, x.var(..).item::<f32>()?), (4.0, 5.0));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn var(&self, dims: impl Into<Dims>) -> Array {
-        self.var_at(dims.into(), 0, CallSite::here("var"))
-    }
-    /// Computes the variance over dimensions with n − `ddof` degrees of freedom.
-    ///
-    /// `ddof` = 1 gives the unbiased estimate from a sample.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0, 9.0]);
-    /// assert_eq!((x.var(..).item::<f32>()?, x.var_ddof(.., 1).item::<f32>()?), (8.0, 10.0));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn var_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
-        self.var_at(dims.into(), ddof, CallSite::here("var_ddof"))
-    }
     /// Implements [`Array::var`].
     fn var_at(&self, dims: Dims, ddof: usize, call: CallSite<'_>) -> Array {
         let n = self.reduced_count(&dims).saturating_sub(ddof);
@@ -277,29 +263,6 @@ impl Array {
             let sum = off.modulus(call).unary(Unary::Square, call).sum_at(dims, None, call);
             sum.binary_with(Binary::Div, n as f64, call).restore_dtype(self, call)
         })
-    }
-    /// Computes the population standard deviation over dimensions.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([2.0f32, 6.0]).std(..).item::<f32>()?, 2.0);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn std(&self, dims: impl Into<Dims>) -> Array {
-        self.std_at(dims.into(), 0, CallSite::here("std"))
-    }
-    /// Computes the standard deviation over dimensions with n − `ddof` degrees of freedom.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([0.0f32, 0.0, 6.0, 6.0, 3.0]);
-    /// assert_eq!(x.std_ddof(.., 1).item::<f32>()?, 3.0);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn std_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
-        self.std_at(dims.into(), ddof, CallSite::here("std_ddof"))
     }
     /// Implements [`Array::std`].
     fn std_at(&self, dims: Dims, ddof: usize, call: CallSite<'_>) -> Array {

@@ -16,32 +16,66 @@ use crate::ir::program::CallSite;
 
 /// # Shapes
 impl Array {
-    /// Reshapes the array, keeping the elements in row-major order.
-    ///
-    /// The number of elements must not change. If the sharding of the result cannot be derived from
-    /// the operand's without moving data, it is an error: use [`Array::reshape_to`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(type_of(&Array::arange(0..8).reshape([4, 2])), "int32[4,2]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn reshape(&self, shape: impl Into<Shape>) -> Array {
-        self.reshape_at(shape.into(), None, CallSite::here("reshape"))
-    }
-    /// Computes [`Array::reshape`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([4, 2]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.reshape_to([8], p!["X"])), "float32[8@X]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn reshape_to(&self, shape: impl Into<Shape>, out: Spec) -> Array {
-        self.reshape_at(shape.into(), Some(out), CallSite::here("reshape_to"))
+    forward! {
+        /// Reshapes the array, keeping the elements in row-major order.
+        ///
+        /// The number of elements must not change. If the sharding of the result cannot be derived
+        /// from the operand's without moving data, it is an error: use [`Array::reshape_to`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(type_of(&Array::arange(0..8).reshape([4, 2])), "int32[4,2]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn reshape(shape: impl Into<Shape>) = reshape_at(shape.into(), None);
+        /// Computes [`Array::reshape`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([4, 2]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.reshape_to([8], p!["X"])), "float32[8@X]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn reshape_to(shape: impl Into<Shape>, out: Spec) = reshape_at(shape.into(), Some(out));
+        /// Permutes the dimensions: dimension k of the result is dimension `perm[k]`.
+        ///
+        /// `..` reverses the dimensions.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::zeros([2, 3, 4]).transpose([2, 0, 1]).shape()?, [4, 2, 3]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("moveaxis", "swapaxes", "permute_dims"))]
+        pub fn transpose(perm: impl Into<Dims>) = transpose_at(perm.into());
+        /// Reverses the order of the dimensions.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::ones([4, 2]).t().shape()?, [2, 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn t() = transpose_at((..).into());
+        /// Sets the elements above the `k`-th diagonal of the last two dimensions to zero.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1, 2], [3, 4]]);
+        /// assert_eq!((x.tril(0).to_vec::<i32>()?, x.triu(1).to_vec::<i32>()?),
+        ///     (vec![1, 0, 3, 4], vec![0, 2, 0, 0]));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn tril(k: i64) = triangle(true, k);
+        /// Sets the elements below the `k`-th diagonal of the last two dimensions to zero.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1, 2], [3, 4]]);
+        /// assert_eq!(x.triu(0).to_vec::<i32>()?, [1, 2, 0, 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn triu(k: i64) = triangle(false, k);
     }
     /// Implements [`Array::reshape`].
     pub(crate) fn reshape_at(&self, shape: Shape, out: Option<Spec>, call: CallSite<'_>) -> Array {
@@ -91,20 +125,6 @@ impl Array {
         let n = self.type_ref().map_or(0, |t| t.shape.num_elements());
         self.reshape_at([n].into(), None, CallSite::here("ravel"))
     }
-    /// Permutes the dimensions: dimension k of the result is dimension `perm[k]`.
-    ///
-    /// `..` reverses the dimensions.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::zeros([2, 3, 4]).transpose([2, 0, 1]).shape()?, [4, 2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("moveaxis", "swapaxes", "permute_dims"))]
-    #[track_caller]
-    pub fn transpose(&self, perm: impl Into<Dims>) -> Array {
-        self.transpose_at(perm.into(), CallSite::here("transpose"))
-    }
     /// Implements [`Array::transpose`].
     fn transpose_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
@@ -126,17 +146,6 @@ impl Array {
             }
         };
         apply1(prims::transpose(&perm), &[self.into()], call)
-    }
-    /// Reverses the order of the dimensions.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::ones([4, 2]).t().shape()?, [2, 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn t(&self) -> Array {
-        self.transpose_at((..).into(), CallSite::here("t"))
     }
     /// Broadcasts to `shape` as in NumPy: repeats dimensions of size 1 and adds leading ones.
     ///
@@ -409,19 +418,6 @@ impl Array {
         }
         x
     }
-    /// Sets the elements above the `k`-th diagonal of the last two dimensions to zero.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1, 2], [3, 4]]);
-    /// assert_eq!((x.tril(0).to_vec::<i32>()?, x.triu(1).to_vec::<i32>()?),
-    ///     (vec![1, 0, 3, 4], vec![0, 2, 0, 0]));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn tril(&self, k: i64) -> Array {
-        self.triangle(true, k, CallSite::here("tril"))
-    }
     /// Computes [`Array::tril`] with the result sharded as `out`.
     ///
     /// ```
@@ -436,18 +432,6 @@ impl Array {
     pub fn tril_to(&self, k: i64, out: Spec) -> Array {
         let call = CallSite::here("tril_to");
         self.reshard_at(out, call).triangle(true, k, call)
-    }
-    /// Sets the elements below the `k`-th diagonal of the last two dimensions to zero.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1, 2], [3, 4]]);
-    /// assert_eq!(x.triu(0).to_vec::<i32>()?, [1, 2, 0, 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn triu(&self, k: i64) -> Array {
-        self.triangle(false, k, CallSite::here("triu"))
     }
     /// Computes [`Array::triu`] with the result sharded as `out`.
     ///

@@ -15,51 +15,58 @@ use std::panic::Location;
 
 /// # Placement and inspection
 impl Array {
-    /// Places the array on `mesh` with sharding `spec`, over explicit and auto axes.
-    ///
-    /// `mesh` is a [`Mesh`] or a typed mesh.
-    /// The array may be on no mesh, sharded differently, or on another mesh. It is an error if the
-    /// sharded dimensions are not divisible by the size of their axes, or, outside of a trace, if
-    /// the mesh is abstract.
-    ///
-    #[cfg_attr(doc, doc = picture!("put"))]
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
-    /// let a = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
-    /// assert_eq!(type_of(&a), "int32[4@X,2]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("device_put", "distribute_tensor"))]
-    #[track_caller]
-    pub fn put(&self, mesh: &impl AsRef<Mesh>, spec: Spec) -> Array {
-        self.put_at(mesh.as_ref(), spec, CallSite::here("put"))
+    forward! {
+        /// Places the array on `mesh` with sharding `spec`, over explicit and auto axes.
+        ///
+        /// `mesh` is a [`Mesh`] or a typed mesh. The array may be on no mesh, sharded differently,
+        /// or on another mesh. It is an error if the sharded dimensions are not divisible by the
+        /// size of their axes, or, outside of a trace, if the mesh is abstract.
+        ///
+        #[cfg_attr(doc, doc = picture!("put"))]
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+        /// let a = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
+        /// assert_eq!(type_of(&a), "int32[4@X,2]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("device_put", "distribute_tensor"))]
+        pub fn put(mesh: &impl AsRef<Mesh>, spec: Spec) = put_at(mesh.as_ref(), spec);
+        /// Changes the sharding of the array to `spec`, over the explicit axes of its mesh.
+        ///
+        /// The collectives that the two shardings require move the data, for example an all-gather.
+        /// It is an error if `spec` names axes that are not explicit, or if the array is on no mesh
+        /// and `spec` names any axes.
+        ///
+        #[cfg_attr(doc, doc = picture!("moves-turn"))]
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let a = Array::arange(0..8).put(&mesh, p!["X"]);
+        /// assert_eq!(type_of(&a.reshard(p![])), "int32[8]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "redistribute")]
+        pub fn reshard(spec: Spec) = reshard_at(spec);
+        /// Constrains the sharding by a spec over the axes of `mesh`, which has the same devices.
+        ///
+        /// In all other respects this is [`Array::constrain`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::auto([("X", 2)])?;
+        /// let x = Array::ones([4]).constrain_on(&mesh, p!["X"]);
+        /// assert_eq!(x.shards()?[1].index, [2..4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn constrain_on(mesh: &Mesh, spec: Spec) = constrain_at(mesh, spec);
     }
     /// Implements [`Array::put`].
     pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
         let kinds = [AxisType::Explicit, AxisType::Auto];
         self.move_to(mesh, spec, &kinds, call)
-    }
-    /// Changes the sharding of the array to `spec`, over the explicit axes of its mesh.
-    ///
-    /// The collectives that the two shardings require move the data, for example an all-gather. It
-    /// is an error if `spec` names axes that are not explicit, or if the array is on no mesh and
-    /// `spec` names any axes.
-    ///
-    #[cfg_attr(doc, doc = picture!("moves-turn"))]
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let a = Array::arange(0..8).put(&mesh, p!["X"]);
-    /// assert_eq!(type_of(&a.reshard(p![])), "int32[8]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "redistribute")]
-    #[track_caller]
-    pub fn reshard(&self, spec: Spec) -> Array {
-        self.reshard_at(spec, CallSite::here("reshard"))
     }
     /// Implements [`Array::reshard`].
     pub(crate) fn reshard_at(&self, spec: Spec, call: CallSite<'_>) -> Array {
@@ -183,21 +190,6 @@ impl Array {
                 self.reject(fault, call)
             }
         }
-    }
-    /// Constrains the sharding by a spec over the axes of `mesh`, which has the same devices.
-    ///
-    /// In all other respects this is [`Array::constrain`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::auto([("X", 2)])?;
-    /// let x = Array::ones([4]).constrain_on(&mesh, p!["X"]);
-    /// assert_eq!(x.shards()?[1].index, [2..4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn constrain_on(&self, mesh: &Mesh, spec: Spec) -> Array {
-        self.constrain_at(mesh, spec, CallSite::here("constrain_on"))
     }
     /// Implements [`Array::constrain`].
     fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {

@@ -208,35 +208,32 @@ impl Array {
         let at = both.next().unwrap_or_else(|| best.clone());
         (best, at)
     }
-    /// Returns the median along dimension `d`, which is removed.
-    ///
-    /// The median of an even number of elements is the mean of the middle two. Elements are floats.
-    /// The median of elements that include a NaN is NaN. The dimension must be unsharded.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([[3.0, 1.0, 2.0], [9.0, 8.0, 0.0]]).median(1).to_vec::<f64>()?,
-    ///     [2.0, 8.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn median(&self, d: i32) -> Array {
-        self.quantile_at(0.5, d, CallSite::here("median"))
-    }
-    /// Returns the `q`-quantile along dimension `d`, which is removed.
-    ///
-    /// `q` is between 0 and 1. Positions between two elements are interpolated linearly. Elements
-    /// are floats; the quantile of elements that include a NaN is NaN. The dimension must be
-    /// unsharded.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([1.0, 2.0, 4.0, 8.0]).quantile(0.75, 0).item::<f64>()?, 5.0);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn quantile(&self, q: f64, d: i32) -> Array {
-        self.quantile_at(q, d, CallSite::here("quantile"))
+    forward! {
+        /// Returns the median along dimension `d`, which is removed.
+        ///
+        /// The median of an even number of elements is the mean of the middle two. Elements are
+        /// floats. The median of elements that include a NaN is NaN. The dimension must be
+        /// unsharded.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([[3.0, 1.0, 2.0], [9.0, 8.0, 0.0]]).median(1).to_vec::<f64>()?,
+        ///     [2.0, 8.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn median(d: i32) = quantile_at(0.5, d);
+        /// Returns the `q`-quantile along dimension `d`, which is removed.
+        ///
+        /// `q` is between 0 and 1. Positions between two elements are interpolated linearly.
+        /// Elements are floats; the quantile of elements that include a NaN is NaN. The dimension
+        /// must be unsharded.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([1.0, 2.0, 4.0, 8.0]).quantile(0.75, 0).item::<f64>()?, 5.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn quantile(q: f64, d: i32) = quantile_at(q, d);
     }
     /// Returns the `q`-th percentile along dimension `d`: [`Array::quantile`] of `q / 100`.
     ///

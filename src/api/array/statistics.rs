@@ -149,16 +149,60 @@ impl Array {
         let count = self.count_non_nan(&dims, self, call);
         self.replace_nan(0.0, call).sum_at(dims, None, call).binary_with(Binary::Div, count, call)
     }
-    /// Computes the population variance over dimensions, ignoring NaN; NaN if all elements are NaN.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::from([1.0f32, f32::NAN, 3.0]).nanvar(..).item::<f32>()?, 1.0);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn nanvar(&self, dims: impl Into<Dims>) -> Array {
-        self.nanvar_at(dims.into(), CallSite::here("nanvar"))
+    forward! {
+        /// Computes the population variance over dimensions, ignoring NaN; NaN if all elements are
+        /// NaN.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([1.0f32, f32::NAN, 3.0]).nanvar(..).item::<f32>()?, 1.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn nanvar(dims: impl Into<Dims>) = nanvar_at(dims.into());
+        /// Computes the covariance matrix of the rows of a matrix; for a vector its variance.
+        ///
+        /// Each row is a variable, each column an observation. The divisor is n − 1.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f32, 2.0, 3.0], [2.0, 4.0, 6.0]]);
+        /// assert_eq!(x.cov().to_vec::<f32>()?, [1.0, 2.0, 2.0, 4.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn cov() = cov_at(None), or "x.cov_to({})";
+        /// Computes [`Array::cov`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..8).astype(F32).reshape([2, 4]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.cov_to(p!["X"])), "float32[2@X,2]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn cov_to(out: Spec) = cov_at(Some(out));
+        /// Computes the correlation coefficients of the rows of a matrix; for a vector it is 1.
+        ///
+        /// Each row is a variable, each column an observation. Rows without variance give NaN.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1.0f64, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 3.0, 0.0]]);
+        /// let r = x.corrcoef();
+        /// assert!(r.slice(ix![0, 1]).allclose(&Array::from(1.0))?);
+        /// assert!(r.slice(ix![0, 2]).allclose(&Array::from(-(3.0f64.sqrt()) / 2.0))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn corrcoef() = corrcoef_at(None), or "x.corrcoef_to({})";
+        /// Computes [`Array::corrcoef`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..8).astype(F32).reshape([2, 4]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.corrcoef_to(p!["X"])), "float32[2@X,2]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn corrcoef_to(out: Spec) = corrcoef_at(Some(out));
     }
     /// Implements [`Array::nanvar`].
     fn nanvar_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
@@ -273,33 +317,6 @@ impl Array {
         let all = spread.sum_at(dims, None, call);
         sum.binary_with(Binary::Div, all, call).restore_dtype(self, call)
     }
-    /// Computes the covariance matrix of the rows of a matrix; for a vector its variance.
-    ///
-    /// Each row is a variable, each column an observation. The divisor is n − 1.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f32, 2.0, 3.0], [2.0, 4.0, 6.0]]);
-    /// assert_eq!(x.cov().to_vec::<f32>()?, [1.0, 2.0, 2.0, 4.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn cov(&self) -> Array {
-        self.cov_at(None, CallSite::here("cov").with_explicit_form("x.cov_to({})"))
-    }
-    /// Computes [`Array::cov`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..8).astype(F32).reshape([2, 4]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.cov_to(p!["X"])), "float32[2@X,2]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn cov_to(&self, out: Spec) -> Array {
-        self.cov_at(Some(out), CallSite::here("cov_to"))
-    }
     /// Implements [`Array::cov`].
     fn cov_at(&self, out: Option<Spec>, call: CallSite<'_>) -> Array {
         let n = self.type_ref().ok().and_then(|ty| ty.shape.last()).map_or(0.0, |n| *n as f64);
@@ -336,35 +353,6 @@ impl Array {
         let how = Contraction { contracting: vec![(last, last)], batch: Vec::new() };
         let args = [self.into(), (&self.conj_at(call)).into()];
         apply1(prims::dot_general(&how, out, None, None), &args, call)
-    }
-    /// Computes the correlation coefficients of the rows of a matrix; for a vector it is 1.
-    ///
-    /// Each row is a variable, each column an observation. Rows without variance give NaN.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1.0f64, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 3.0, 0.0]]);
-    /// let r = x.corrcoef();
-    /// assert!(r.slice(ix![0, 1]).allclose(&Array::from(1.0))?);
-    /// assert!(r.slice(ix![0, 2]).allclose(&Array::from(-(3.0f64.sqrt()) / 2.0))?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn corrcoef(&self) -> Array {
-        self.corrcoef_at(None, CallSite::here("corrcoef").with_explicit_form("x.corrcoef_to({})"))
-    }
-    /// Computes [`Array::corrcoef`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..8).astype(F32).reshape([2, 4]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.corrcoef_to(p!["X"])), "float32[2@X,2]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn corrcoef_to(&self, out: Spec) -> Array {
-        self.corrcoef_at(Some(out), CallSite::here("corrcoef_to"))
     }
     /// Implements [`Array::corrcoef`].
     fn corrcoef_at(&self, out: Option<Spec>, call: CallSite<'_>) -> Array {

@@ -51,13 +51,11 @@ pub struct IndexOptions {
 }
 
 impl IndexOptions {
-    /// Sets how out-of-bounds indices are treated.
-    pub fn mode(self, mode: IndexMode) -> IndexOptions {
-        IndexOptions { mode: Some(mode), ..self }
-    }
-    /// Sets the result's sharding.
-    pub fn out_sharding(self, out: Spec) -> IndexOptions {
-        IndexOptions { out_sharding: Some(out), ..self }
+    setters! {
+        /// Sets how out-of-bounds indices are treated.
+        pub fn mode(mode: IndexMode) = mode: Some(mode);
+        /// Sets the result's sharding.
+        pub fn out_sharding(out: Spec) = out_sharding: Some(out);
     }
     /// Returns the mode of the IR; the default is `Fill`.
     pub(super) fn out_of_bounds(self) -> OutOfBounds {
@@ -132,63 +130,101 @@ pub(super) fn explicit_spec(ty: &ArrayType, spec: Spec) -> Option<Spec> {
 
 /// # Indexing by arrays
 impl Array {
-    /// Takes the elements at `indices` along dimension `d`, which the indices' dimensions replace.
-    ///
-    /// Negative indices count from the end. Out-of-bounds indices read a fill value; see
-    /// [`IndexMode::Fill`].
-    ///
-    /// Dimension `d` and the indices must be unsharded; otherwise use [`Array::take_to`] to give
-    /// the result's sharding. If the array is sharded over `d`, each device looks up the rows it
-    /// holds, and the results are combined.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1, 2], [3, 4], [5, 6]]);
-    /// let ids = Array::from([2, 0, -1]);
-    /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [5, 6, 1, 2, 5, 6]);
-    /// assert_eq!(x.take(&ids.reshape([3, 1]), 0).shape()?, [3, 1, 2]);
-    /// // the gradient accumulates elements that are taken more than once
-    /// let g = grad(x.astype(F32), |x| x.take(&ids, 0).sum(..));
-    /// assert_eq!(g.to_vec::<f32>()?, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("gather", "embedding", "index_select"))]
-    #[track_caller]
-    pub fn take(&self, indices: &Array, d: i32) -> Array {
-        let call = CallSite::here("take").with_explicit_form("x.take_to(&indices, d, {})");
-        self.take_at(indices, d, IndexOptions::default(), call)
-    }
-    /// Computes [`Array::take`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let table = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X"]);
-    /// let ids = Array::from([3, 0, 3]);
-    /// let rows = table.take_to(&ids, 0, p![]);
-    /// assert_eq!(rows.to_vec::<i32>()?, [6, 7, 0, 1, 6, 7]);
-    /// assert_eq!(table.take(&ids, 0).ty().unwrap_err().kind(), atmesh::ErrorKind::Sharding);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_to(&self, indices: &Array, d: i32, out: Spec) -> Array {
-        self.take_at(indices, d, IndexOptions::default().out_sharding(out), CallSite::here("take_to"))
-    }
-    /// Computes [`Array::take`] with options: the index mode and the result's sharding.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::{IndexOptions, IndexMode};
-    /// let x = Array::from([1, 2, 3]);
-    /// let ids = Array::from([1, 7]);
-    /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [2, i32::MIN]);
-    /// let clipped = x.take_with(&ids, 0, IndexOptions::default().mode(IndexMode::Clip));
-    /// assert_eq!(clipped.to_vec::<i32>()?, [2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_with(&self, indices: &Array, d: i32, options: IndexOptions) -> Array {
-        self.take_at(indices, d, options, CallSite::here("take_with"))
+    forward! {
+        /// Takes the elements at `indices` along dimension `d`, which the indices' dimensions
+        /// replace.
+        ///
+        /// Negative indices count from the end. Out-of-bounds indices read a fill value; see
+        /// [`IndexMode::Fill`].
+        ///
+        /// Dimension `d` and the indices must be unsharded; otherwise use [`Array::take_to`] to
+        /// give the result's sharding. If the array is sharded over `d`, each device looks up the
+        /// rows it holds, and the results are combined.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1, 2], [3, 4], [5, 6]]);
+        /// let ids = Array::from([2, 0, -1]);
+        /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [5, 6, 1, 2, 5, 6]);
+        /// assert_eq!(x.take(&ids.reshape([3, 1]), 0).shape()?, [3, 1, 2]);
+        /// // the gradient accumulates elements that are taken more than once
+        /// let g = grad(x.astype(F32), |x| x.take(&ids, 0).sum(..));
+        /// assert_eq!(g.to_vec::<f32>()?, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("gather", "embedding", "index_select"))]
+        pub fn take(indices: &Array, d: i32)
+            = take_at(indices, d, IndexOptions::default()), or "x.take_to(&indices, d, {})";
+        /// Computes [`Array::take`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let table = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X"]);
+        /// let ids = Array::from([3, 0, 3]);
+        /// let rows = table.take_to(&ids, 0, p![]);
+        /// assert_eq!(rows.to_vec::<i32>()?, [6, 7, 0, 1, 6, 7]);
+        /// assert_eq!(table.take(&ids, 0).ty().unwrap_err().kind(), atmesh::ErrorKind::Sharding);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_to(indices: &Array, d: i32, out: Spec)
+            = take_at(indices, d, IndexOptions::default().out_sharding(out));
+        /// Computes [`Array::take`] with options: the index mode and the result's sharding.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::{IndexOptions, IndexMode};
+        /// let x = Array::from([1, 2, 3]);
+        /// let ids = Array::from([1, 7]);
+        /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [2, i32::MIN]);
+        /// let clipped = x.take_with(&ids, 0, IndexOptions::default().mode(IndexMode::Clip));
+        /// assert_eq!(clipped.to_vec::<i32>()?, [2, 3]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_with(indices: &Array, d: i32, options: IndexOptions)
+            = take_at(indices, d, options);
+        /// Takes one element along dimension `d` for each position in the other dimensions.
+        ///
+        /// `indices` has the same rank as the array; sizes in dimensions other than `d` are equal,
+        /// or one of them is 1. The result has the broadcast shape, with the size of `indices`
+        /// along `d`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[3, 1, 2], [9, 7, 8]]);
+        /// let best = Array::from([[0], [2]]);
+        /// assert_eq!(x.take_along_axis(&best, 1).to_vec::<i32>()?, [3, 8]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_along_axis(indices: &Array, d: i32)
+            = take_along_axis_at(indices, d, IndexOptions::default()),
+            or "x.take_along_axis_to(&indices, d, {})";
+        /// Computes [`Array::take_along_axis`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..8).reshape([2, 4]).put(&mesh, p![_, "X"]);
+        /// let y = x.take_along_axis_to(&Array::from([[3], [0]]), 1, p![]);
+        /// assert_eq!(y.to_vec::<i32>()?, [3, 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_along_axis_to(indices: &Array, d: i32, out: Spec)
+            = take_along_axis_at(indices, d, IndexOptions::default().out_sharding(out));
+        /// Computes [`Array::take_along_axis`] with options: the index mode and the result's
+        /// sharding.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::{IndexOptions, IndexMode};
+        /// let x = Array::from([[1, 2], [3, 4]]);
+        /// let clip = IndexOptions::default().mode(IndexMode::Clip);
+        /// assert_eq!(x.take_along_axis_with(&Array::from([[9], [0]]), 1, clip).to_vec::<i32>()?,
+        ///     [2, 3]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_along_axis_with(indices: &Array, d: i32, options: IndexOptions)
+            = take_along_axis_at(indices, d, options);
     }
     /// Implements [`Array::take`].
     pub(super) fn take_at(
@@ -212,58 +248,6 @@ impl Array {
             indices: numbers,
         };
         self.gather_windows(&at, options.out_sharding, call)
-    }
-    /// Takes one element along dimension `d` for each position in the other dimensions.
-    ///
-    /// `indices` has the same rank as the array; sizes in dimensions other than `d` are equal, or
-    /// one of them is 1. The result has the broadcast shape, with the size of `indices` along `d`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[3, 1, 2], [9, 7, 8]]);
-    /// let best = Array::from([[0], [2]]);
-    /// assert_eq!(x.take_along_axis(&best, 1).to_vec::<i32>()?, [3, 8]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_along_axis(&self, indices: &Array, d: i32) -> Array {
-        let call =
-            CallSite::here("take_along_axis").with_explicit_form("x.take_along_axis_to(&indices, d, {})");
-        self.take_along_axis_at(indices, d, IndexOptions::default(), call)
-    }
-    /// Computes [`Array::take_along_axis`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..8).reshape([2, 4]).put(&mesh, p![_, "X"]);
-    /// let y = x.take_along_axis_to(&Array::from([[3], [0]]), 1, p![]);
-    /// assert_eq!(y.to_vec::<i32>()?, [3, 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_along_axis_to(&self, indices: &Array, d: i32, out: Spec) -> Array {
-        self.take_along_axis_at(
-            indices,
-            d,
-            IndexOptions::default().out_sharding(out),
-            CallSite::here("take_along_axis_to"),
-        )
-    }
-    /// Computes [`Array::take_along_axis`] with options: the index mode and the result's sharding.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::{IndexOptions, IndexMode};
-    /// let x = Array::from([[1, 2], [3, 4]]);
-    /// let clip = IndexOptions::default().mode(IndexMode::Clip);
-    /// assert_eq!(x.take_along_axis_with(&Array::from([[9], [0]]), 1, clip).to_vec::<i32>()?,
-    ///     [2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_along_axis_with(&self, indices: &Array, d: i32, options: IndexOptions) -> Array {
-        self.take_along_axis_at(indices, d, options, CallSite::here("take_along_axis_with"))
     }
     /// Implements [`Array::take_along_axis`].
     fn take_along_axis_at(

@@ -13,39 +13,97 @@ use std::borrow::Borrow;
 
 /// # Products over several dimensions
 impl Array {
-    /// Sums products over the last `n` dimensions of this array and the first `n` of the other.
-    ///
-    /// The result has the remaining dimensions of this array, then those of the other. For other
-    /// pairs of dimensions use [`Array::dot_general`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let (x, y) = (Array::ones([2, 3, 4]), Array::ones([3, 4, 5]));
-    /// assert_eq!(x.tensordot(&y, 2).shape()?, [2, 5]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn tensordot(&self, b: impl Borrow<Array>, n: usize) -> Array {
-        self.tensordot_at(
-            b.borrow(),
-            n,
-            None,
-            CallSite::here("tensordot").with_explicit_form("x.tensordot_to(&w, n, {})"),
-        )
-    }
-    /// Computes [`Array::tensordot`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let (x, y) = (Array::ones([4, 2]).put(&mesh, p![_, "X"]),
-    ///     Array::ones([2, 3]).put(&mesh, p!["X"]));
-    /// assert_eq!(type_of(x.tensordot_to(&y, 1, p!["X"])), "float32[4@X,3]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn tensordot_to(&self, b: impl Borrow<Array>, n: usize, out: Spec) -> Array {
-        self.tensordot_at(b.borrow(), n, Some(out), CallSite::here("tensordot_to"))
+    forward! {
+        /// Sums products over the last `n` dimensions of this array and the first `n` of the other.
+        ///
+        /// The result has the remaining dimensions of this array, then those of the other. For
+        /// other pairs of dimensions use [`Array::dot_general`].
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let (x, y) = (Array::ones([2, 3, 4]), Array::ones([3, 4, 5]));
+        /// assert_eq!(x.tensordot(&y, 2).shape()?, [2, 5]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn tensordot(b: impl Borrow<Array>, n: usize)
+            = tensordot_at(b.borrow(), n, None), or "x.tensordot_to(&w, n, {})";
+        /// Computes [`Array::tensordot`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let (x, y) = (Array::ones([4, 2]).put(&mesh, p![_, "X"]),
+        ///     Array::ones([2, 3]).put(&mesh, p!["X"]));
+        /// assert_eq!(type_of(x.tensordot_to(&y, 1, p!["X"])), "float32[4@X,3]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn tensordot_to(b: impl Borrow<Array>, n: usize, out: Spec)
+            = tensordot_at(b.borrow(), n, Some(out));
+        /// Sums products over the last dimension of both arrays.
+        ///
+        /// The result has the remaining dimensions of this array, then those of the other.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let (x, y) = (Array::from([[1, 2], [3, 4]]), Array::from([[10, 1]]));
+        /// assert_eq!(x.inner(&y).to_vec::<i32>()?, [12, 34]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn inner(b: impl Borrow<Array>) = inner_at(b.borrow(), None), or "x.inner_to(&w, {})";
+        /// Computes [`Array::inner`] with the result sharded (or left unreduced) as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([4, 2]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.inner_to(&x, p![_, _; U: "X"])), "float32[4,4]{U:X}");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn inner_to(b: impl Borrow<Array>, out: Spec) = inner_at(b.borrow(), Some(out));
+        /// Sums the products of all elements of two arrays of equal shape.
+        ///
+        /// The elements of this array are conjugated if they are complex.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([[1, 2], [3, 4]]);
+        /// assert_eq!(x.vdot(&x).item::<i32>()?, 30);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn vdot(b: impl Borrow<Array>) = vdot_at(b.borrow(), None), or "x.vdot_to(&w, {})";
+        /// Computes [`Array::vdot`] with the result all-reduced or left unreduced, as `out` says.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+        /// assert_eq!(x.vdot_to(&x, p![]).item::<i32>()?, 14);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn vdot_to(b: impl Borrow<Array>, out: Spec) = vdot_at(b.borrow(), Some(out));
+        /// Computes the Kronecker product: each element of this array times the other array, as
+        /// blocks.
+        ///
+        /// A dimension of this array that is sharded stays sharded. The other array must be
+        /// unsharded; otherwise use [`Array::kron_to`] to give the result's sharding.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let (x, y) = (Array::from([1, 10]), Array::from([1, 2, 3]));
+        /// assert_eq!(x.kron(&y).to_vec::<i32>()?, [1, 2, 3, 10, 20, 30]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn kron(b: impl Borrow<Array>) = kron_at(b.borrow(), None), or "x.kron_to(&w, {})";
+        /// Computes [`Array::kron`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let (x, y) = (Array::from([1, 10]), Array::from([1, 2]).put(&mesh, p!["X"]));
+        /// assert_eq!(type_of(x.kron_to(&y, p!["X"])), "int32[4@X]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn kron_to(b: impl Borrow<Array>, out: Spec) = kron_at(b.borrow(), Some(out));
     }
     /// Implements [`Array::tensordot`].
     fn tensordot_at(&self, b: &Array, n: usize, out: Option<Spec>, call: CallSite<'_>) -> Array {
@@ -59,33 +117,6 @@ impl Array {
             Ok(self.contract_pairs(b, (0..n).map(|k| (ra - n + k, k)).collect(), out, call))
         })
     }
-    /// Sums products over the last dimension of both arrays.
-    ///
-    /// The result has the remaining dimensions of this array, then those of the other.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let (x, y) = (Array::from([[1, 2], [3, 4]]), Array::from([[10, 1]]));
-    /// assert_eq!(x.inner(&y).to_vec::<i32>()?, [12, 34]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn inner(&self, b: impl Borrow<Array>) -> Array {
-        self.inner_at(b.borrow(), None, CallSite::here("inner").with_explicit_form("x.inner_to(&w, {})"))
-    }
-    /// Computes [`Array::inner`] with the result sharded (or left unreduced) as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([4, 2]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.inner_to(&x, p![_, _; U: "X"])), "float32[4,4]{U:X}");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn inner_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.inner_at(b.borrow(), Some(out), CallSite::here("inner_to"))
-    }
     /// Implements [`Array::inner`].
     fn inner_at(&self, b: &Array, out: Option<Spec>, call: CallSite<'_>) -> Array {
         self.with_both_types(b, call, |ta, tb, call| match (ta.rank(), tb.rank()) {
@@ -95,33 +126,6 @@ impl Array {
             }
             (ra, rb) => Ok(self.contract_pairs(b, vec![(ra - 1, rb - 1)], out, call)),
         })
-    }
-    /// Sums the products of all elements of two arrays of equal shape.
-    ///
-    /// The elements of this array are conjugated if they are complex.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let x = Array::from([[1, 2], [3, 4]]);
-    /// assert_eq!(x.vdot(&x).item::<i32>()?, 30);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn vdot(&self, b: impl Borrow<Array>) -> Array {
-        self.vdot_at(b.borrow(), None, CallSite::here("vdot").with_explicit_form("x.vdot_to(&w, {})"))
-    }
-    /// Computes [`Array::vdot`] with the result all-reduced or left unreduced, as `out` says.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
-    /// assert_eq!(x.vdot_to(&x, p![]).item::<i32>()?, 14);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn vdot_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.vdot_at(b.borrow(), Some(out), CallSite::here("vdot_to"))
     }
     /// Implements [`Array::vdot`].
     fn vdot_at(&self, b: &Array, out: Option<Spec>, call: CallSite<'_>) -> Array {
@@ -160,34 +164,6 @@ impl Array {
             let rows = raveled(self, ta).expand_dims_at(&[1], call);
             Ok(rows.binary_with(Binary::Mul, raveled(b, tb).expand_dims_at(&[0], call), call))
         })
-    }
-    /// Computes the Kronecker product: each element of this array times the other array, as blocks.
-    ///
-    /// A dimension of this array that is sharded stays sharded. The other array must be unsharded;
-    /// otherwise use [`Array::kron_to`] to give the result's sharding.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let (x, y) = (Array::from([1, 10]), Array::from([1, 2, 3]));
-    /// assert_eq!(x.kron(&y).to_vec::<i32>()?, [1, 2, 3, 10, 20, 30]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn kron(&self, b: impl Borrow<Array>) -> Array {
-        self.kron_at(b.borrow(), None, CallSite::here("kron").with_explicit_form("x.kron_to(&w, {})"))
-    }
-    /// Computes [`Array::kron`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let (x, y) = (Array::from([1, 10]), Array::from([1, 2]).put(&mesh, p!["X"]));
-    /// assert_eq!(type_of(x.kron_to(&y, p!["X"])), "int32[4@X]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn kron_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.kron_at(b.borrow(), Some(out), CallSite::here("kron_to"))
     }
     /// Implements [`Array::kron`].
     fn kron_at(&self, b: &Array, out: Option<Spec>, call: CallSite<'_>) -> Array {

@@ -96,100 +96,85 @@ impl Default for ConvOptions {
 }
 
 impl ConvOptions {
-    /// Sets the strides, one per spatial dimension.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, Padding, prelude::*};
-    /// let (x, w) = (Array::ones([1, 1, 8, 8]), Array::ones([1, 1, 3, 3]));
-    /// let how = ConvOptions::default().strides([2, 4]).padding(Padding::Same);
-    /// assert_eq!(x.conv_with(&w, how).shape()?, [1, 1, 4, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn strides(self, strides: impl Into<Vec<usize>>) -> ConvOptions {
-        ConvOptions { strides: Some(strides.into()), ..self }
-    }
-    /// Sets the padding.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, prelude::*};
-    /// let (x, w) = (Array::ones([1, 1, 3]), Array::ones([1, 1, 3]));
-    /// let y = x.conv_with(&w, ConvOptions::default().padding([(1, 1)]));
-    /// assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0, 2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn padding(self, padding: impl Into<Padding>) -> ConvOptions {
-        ConvOptions { padding: padding.into(), ..self }
-    }
-    /// Sets the distance between the elements that adjacent filter taps read.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, prelude::*};
-    /// let (x, w) = (Array::arange_of(F32.array_type([6]), 0, 1).reshape([1, 1, 6]),
-    ///     Array::ones([1, 1, 3]));
-    /// let y = x.conv_with(&w, ConvOptions::default().dilation([2]));
-    /// assert_eq!(y.to_vec::<f32>()?, [0.0 + 2.0 + 4.0, 1.0 + 3.0 + 5.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "rhs_dilation")]
-    pub fn dilation(self, dilation: impl Into<Vec<usize>>) -> ConvOptions {
-        ConvOptions { dilation: Some(dilation.into()), ..self }
-    }
-    /// Sets the distance between the array's elements before windows are applied.
-    ///
-    /// [`Array::conv_transpose`] uses it for its strides.
-    #[doc(alias = "lhs_dilation")]
-    pub fn base_dilation(self, dilation: impl Into<Vec<usize>>) -> ConvOptions {
-        ConvOptions { base_dilation: Some(dilation.into()), ..self }
-    }
-    /// Sets the order of the dimensions of array, filter and result.
-    ///
-    /// `N` is the batch, `C` features, `O` and `I` the filter's output and input features; other
-    /// letters are spatial dimensions.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, prelude::*};
-    /// let (x, w) = (Array::ones([2, 8, 8, 3]), Array::ones([3, 3, 3, 16]));
-    /// let how = ConvOptions::default().layout("NHWC", "HWIO", "NHWC");
-    /// assert_eq!(x.conv_with(&w, how).shape()?, [2, 6, 6, 16]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "dimension_numbers")]
-    pub fn layout(self, array: &str, filter: &str, result: &str) -> ConvOptions {
-        ConvOptions { layout: Some([array.into(), filter.into(), result.into()]), ..self }
-    }
-    /// Sets the number of feature groups; group k of the output uses group k of the input features.
-    ///
-    /// With as many groups as features, each feature has its own filter ("depthwise").
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, prelude::*};
-    /// let x = Array::from([1.0f32, 2.0, 3.0, 4.0]).reshape([1, 2, 2]);
-    /// let w = Array::from([1.0f32, 1.0, 1.0, -1.0]).reshape([2, 1, 2]);
-    /// let y = x.conv_with(&w, ConvOptions::default().groups(2));
-    /// assert_eq!(y.to_vec::<f32>()?, [3.0, -1.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "feature_group_count")]
-    pub fn groups(self, groups: usize) -> ConvOptions {
-        ConvOptions { groups, ..self }
-    }
-    /// Sets the number of batch groups; group k of the output features uses group k of the batch.
-    #[doc(alias = "batch_group_count")]
-    pub fn batch_groups(self, batch_groups: usize) -> ConvOptions {
-        ConvOptions { batch_groups, ..self }
-    }
-    /// Sets the result's sharding.
-    pub fn out_sharding(self, out: Spec) -> ConvOptions {
-        ConvOptions { out_sharding: Some(out), ..self }
-    }
-    /// Sets the element type of the accumulation and of the result.
-    #[doc(alias = "preferred_element_type")]
-    pub fn accum_dtype(self, dtype: DType) -> ConvOptions {
-        ConvOptions { accum_dtype: Some(dtype), ..self }
-    }
-    /// Sets the precision of float32 products on XLA's accelerators.
-    pub fn precision(self, precision: Precision) -> ConvOptions {
-        ConvOptions { precision: Some(precision), ..self }
+    setters! {
+        /// Sets the strides, one per spatial dimension.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, Padding, prelude::*};
+        /// let (x, w) = (Array::ones([1, 1, 8, 8]), Array::ones([1, 1, 3, 3]));
+        /// let how = ConvOptions::default().strides([2, 4]).padding(Padding::Same);
+        /// assert_eq!(x.conv_with(&w, how).shape()?, [1, 1, 4, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn strides(strides: impl Into<Vec<usize>>) = strides: Some(strides.into());
+        /// Sets the padding.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, prelude::*};
+        /// let (x, w) = (Array::ones([1, 1, 3]), Array::ones([1, 1, 3]));
+        /// let y = x.conv_with(&w, ConvOptions::default().padding([(1, 1)]));
+        /// assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0, 2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn padding(padding: impl Into<Padding>) = padding: padding.into();
+        /// Sets the distance between the elements that adjacent filter taps read.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, prelude::*};
+        /// let (x, w) = (Array::arange_of(F32.array_type([6]), 0, 1).reshape([1, 1, 6]),
+        ///     Array::ones([1, 1, 3]));
+        /// let y = x.conv_with(&w, ConvOptions::default().dilation([2]));
+        /// assert_eq!(y.to_vec::<f32>()?, [0.0 + 2.0 + 4.0, 1.0 + 3.0 + 5.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "rhs_dilation")]
+        pub fn dilation(dilation: impl Into<Vec<usize>>) = dilation: Some(dilation.into());
+        /// Sets the distance between the array's elements before windows are applied.
+        ///
+        /// [`Array::conv_transpose`] uses it for its strides.
+        #[doc(alias = "lhs_dilation")]
+        pub fn base_dilation(dilation: impl Into<Vec<usize>>) = base_dilation: Some(dilation.into());
+        /// Sets the order of the dimensions of array, filter and result.
+        ///
+        /// `N` is the batch, `C` features, `O` and `I` the filter's output and input features;
+        /// other letters are spatial dimensions.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, prelude::*};
+        /// let (x, w) = (Array::ones([2, 8, 8, 3]), Array::ones([3, 3, 3, 16]));
+        /// let how = ConvOptions::default().layout("NHWC", "HWIO", "NHWC");
+        /// assert_eq!(x.conv_with(&w, how).shape()?, [2, 6, 6, 16]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "dimension_numbers")]
+        pub fn layout(array: &str, filter: &str, result: &str)
+            = layout: Some([array.into(), filter.into(), result.into()]);
+        /// Sets the number of feature groups; group k of the output uses group k of the input
+        /// features.
+        ///
+        /// With as many groups as features, each feature has its own filter ("depthwise").
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, prelude::*};
+        /// let x = Array::from([1.0f32, 2.0, 3.0, 4.0]).reshape([1, 2, 2]);
+        /// let w = Array::from([1.0f32, 1.0, 1.0, -1.0]).reshape([2, 1, 2]);
+        /// let y = x.conv_with(&w, ConvOptions::default().groups(2));
+        /// assert_eq!(y.to_vec::<f32>()?, [3.0, -1.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "feature_group_count")]
+        pub fn groups(groups: usize) = groups: groups;
+        /// Sets the number of batch groups; group k of the output features uses group k of the
+        /// batch.
+        #[doc(alias = "batch_group_count")]
+        pub fn batch_groups(batch_groups: usize) = batch_groups: batch_groups;
+        /// Sets the result's sharding.
+        pub fn out_sharding(out: Spec) = out_sharding: Some(out);
+        /// Sets the element type of the accumulation and of the result.
+        #[doc(alias = "preferred_element_type")]
+        pub fn accum_dtype(dtype: DType) = accum_dtype: Some(dtype);
+        /// Sets the precision of float32 products on XLA's accelerators.
+        pub fn precision(precision: Precision) = precision: Some(precision);
     }
 }
 
@@ -302,111 +287,97 @@ pub(super) fn window_geometry(
 
 /// # Convolutions
 impl Array {
-    /// Convolves the array with the filter `w`, without padding and with stride 1.
-    ///
-    /// The array has shape `[batch, features, …]`, the filter
-    /// `[output features, input features, …]`. The filter is not flipped (this is a
-    /// cross-correlation, as in JAX).
-    ///
-    /// The array's batch and spatial dimensions may be sharded, and the result is sharded like
-    /// them. Each device exchanges a halo with its neighbours once, corners included: the filter's
-    /// size minus one along each sharded dimension. The filter's spatial dimensions must be
-    /// unsharded; if its output features are sharded, so are the result's. If the summed features
-    /// are sharded in both operands, the result's sharding is ambiguous: use [`Array::conv_to`].
-    ///
-    /// It is an error if the operands differ in rank or element type, if feature counts do not
-    /// match, or if a sharded dimension of the result is not divisible by the size of its axes.
-    /// [`Array::conv_with`] takes strides, padding, dilations, layouts and groups.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::arange_of(F32.array_type([8]), 0, 1).reshape([1, 1, 8]);
-    /// let edges = Array::from([-1.0f32, 1.0, 0.0]).reshape([1, 1, 3]);
-    /// assert_eq!(x.conv(&edges).to_vec::<f32>()?, [1.0; 6]);
-    /// let split = x.put(&mesh, p![_, _, "X"]);
-    /// assert_eq!(type_of(split.conv(&edges)), "float32[1,1,6@X]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conv(&self, w: impl Borrow<Array>) -> Array {
-        self.conv_at(
-            w.borrow(),
-            &ConvOptions::default(),
-            CallSite::here("conv").with_explicit_form("x.conv_to(&w, {})"),
-        )
-    }
-    /// Computes [`Array::conv`] with the result sharded as `out`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let x = Array::ones([2, 4, 8]).put(&mesh, p![_, "X"]);
-    /// let w = Array::ones([6, 4, 3]).put(&mesh, p![_, "X"]);
-    /// assert_eq!(type_of(x.conv_to(&w, p!["X", _, _])), "float32[2@X,6,6]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conv_to(&self, w: impl Borrow<Array>, out: Spec) -> Array {
-        self.conv_at(w.borrow(), &ConvOptions::default().out_sharding(out), CallSite::here("conv_to"))
-    }
-    /// Computes [`Array::conv`] with options, such as strides, padding, dilations and groups.
-    ///
-    /// With low padding `low`, the result at window j is the sum over filter taps t of
-    /// `x[stride·j + dilation·t − low] · w[t]`, where elements outside of the array are zero. A
-    /// spatial dimension of size n with k filter taps gives
-    /// `(n + low + high − dilation·(k−1) − 1) / stride + 1` windows, rounded down.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, Padding, prelude::*};
-    /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
-    /// let images = Array::ones([4, 8, 8, 3]).put(&mesh, p![_, "X", "Y", _]);
-    /// let filter = Array::ones([3, 3, 3, 16]);
-    /// let how = ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same);
-    /// assert_eq!(type_of(images.conv_with(&filter, how)), "float32[4,8@X,8@Y,16]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "conv_general_dilated")]
-    #[track_caller]
-    pub fn conv_with(&self, w: impl Borrow<Array>, options: ConvOptions) -> Array {
-        let call = CallSite::here("conv_with").with_explicit_form("x.conv_with(&w, how.out_sharding({}))");
-        self.conv_at(w.borrow(), &options, call)
-    }
-    /// Computes a transposed convolution: dilates the array by the strides, then convolves it.
-    ///
-    /// It inverts the effect of strides on sizes: a dimension of size n becomes `n·stride` with
-    /// [`Padding::Same`], and `n·stride + max(k − stride, 0)` with [`Padding::Valid`], for k filter
-    /// taps. Explicit padding applies to the dilated array. The filter is not flipped, and its
-    /// input-feature dimension matches the array's features. The transpose of a convolution, as in
-    /// its gradient, needs a flipped filter: `w.flip(..)`.
-    ///
-    /// ```
-    /// use atmesh::{ConvOptions, Padding, prelude::*};
-    /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]), Array::ones([1, 1, 2]));
-    /// let how = ConvOptions::default().strides([2]).padding(Padding::Valid);
-    /// assert_eq!(x.conv_transpose_with(&w, how).to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conv_transpose_with(&self, w: impl Borrow<Array>, options: ConvOptions) -> Array {
-        let call = CallSite::here("conv_transpose_with")
-            .with_explicit_form("x.conv_transpose_with(&w, how.out_sharding({}))");
-        self.conv_transpose_at(w.borrow(), options, call)
-    }
-    /// Computes a transposed convolution with strides 1: a full convolution, over all windows that
-    /// touch the array.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]),
-    ///     Array::from([1.0f32, 10.0]).reshape([1, 1, 2]));
-    /// assert_eq!(x.conv_transpose(&w).to_vec::<f32>()?, [10.0, 21.0, 2.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conv_transpose(&self, w: impl Borrow<Array>) -> Array {
-        let call = CallSite::here("conv_transpose");
-        self.conv_transpose_at(w.borrow(), ConvOptions::default(), call)
+    forward! {
+        /// Convolves the array with the filter `w`, without padding and with stride 1.
+        ///
+        /// The array has shape `[batch, features, …]`, the filter
+        /// `[output features, input features, …]`. The filter is not flipped (this is a
+        /// cross-correlation, as in JAX).
+        ///
+        /// The array's batch and spatial dimensions may be sharded, and the result is sharded like
+        /// them. Each device exchanges a halo with its neighbours once, corners included: the
+        /// filter's size minus one along each sharded dimension. The filter's spatial dimensions
+        /// must be unsharded; if its output features are sharded, so are the result's. If the
+        /// summed features are sharded in both operands, the result's sharding is ambiguous: use
+        /// [`Array::conv_to`].
+        ///
+        /// It is an error if the operands differ in rank or element type, if feature counts do not
+        /// match, or if a sharded dimension of the result is not divisible by the size of its axes.
+        /// [`Array::conv_with`] takes strides, padding, dilations, layouts and groups.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::arange_of(F32.array_type([8]), 0, 1).reshape([1, 1, 8]);
+        /// let edges = Array::from([-1.0f32, 1.0, 0.0]).reshape([1, 1, 3]);
+        /// assert_eq!(x.conv(&edges).to_vec::<f32>()?, [1.0; 6]);
+        /// let split = x.put(&mesh, p![_, _, "X"]);
+        /// assert_eq!(type_of(split.conv(&edges)), "float32[1,1,6@X]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conv(w: impl Borrow<Array>)
+            = conv_at(w.borrow(), &ConvOptions::default()), or "x.conv_to(&w, {})";
+        /// Computes [`Array::conv`] with the result sharded as `out`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let x = Array::ones([2, 4, 8]).put(&mesh, p![_, "X"]);
+        /// let w = Array::ones([6, 4, 3]).put(&mesh, p![_, "X"]);
+        /// assert_eq!(type_of(x.conv_to(&w, p!["X", _, _])), "float32[2@X,6,6]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conv_to(w: impl Borrow<Array>, out: Spec)
+            = conv_at(w.borrow(), &ConvOptions::default().out_sharding(out));
+        /// Computes [`Array::conv`] with options, such as strides, padding, dilations and groups.
+        ///
+        /// With low padding `low`, the result at window j is the sum over filter taps t of
+        /// `x[stride·j + dilation·t − low] · w[t]`, where elements outside of the array are zero. A
+        /// spatial dimension of size n with k filter taps gives
+        /// `(n + low + high − dilation·(k−1) − 1) / stride + 1` windows, rounded down.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, Padding, prelude::*};
+        /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+        /// let images = Array::ones([4, 8, 8, 3]).put(&mesh, p![_, "X", "Y", _]);
+        /// let filter = Array::ones([3, 3, 3, 16]);
+        /// let how = ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same);
+        /// assert_eq!(type_of(images.conv_with(&filter, how)), "float32[4,8@X,8@Y,16]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias = "conv_general_dilated")]
+        pub fn conv_with(w: impl Borrow<Array>, options: ConvOptions)
+            = conv_at(w.borrow(), &options), or "x.conv_with(&w, how.out_sharding({}))";
+        /// Computes a transposed convolution: dilates the array by the strides, then convolves it.
+        ///
+        /// It inverts the effect of strides on sizes: a dimension of size n becomes `n·stride` with
+        /// [`Padding::Same`], and `n·stride + max(k − stride, 0)` with [`Padding::Valid`], for k
+        /// filter taps. Explicit padding applies to the dilated array. The filter is not flipped,
+        /// and its input-feature dimension matches the array's features. The transpose of a
+        /// convolution, as in its gradient, needs a flipped filter: `w.flip(..)`.
+        ///
+        /// ```
+        /// use atmesh::{ConvOptions, Padding, prelude::*};
+        /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]), Array::ones([1, 1, 2]));
+        /// let how = ConvOptions::default().strides([2]).padding(Padding::Valid);
+        /// assert_eq!(x.conv_transpose_with(&w, how).to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conv_transpose_with(w: impl Borrow<Array>, options: ConvOptions)
+            = conv_transpose_at(w.borrow(), options),
+            or "x.conv_transpose_with(&w, how.out_sharding({}))";
+        /// Computes a transposed convolution with strides 1: a full convolution, over all windows
+        /// that touch the array.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]),
+        ///     Array::from([1.0f32, 10.0]).reshape([1, 1, 2]));
+        /// assert_eq!(x.conv_transpose(&w).to_vec::<f32>()?, [10.0, 21.0, 2.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conv_transpose(w: impl Borrow<Array>)
+            = conv_transpose_at(w.borrow(), ConvOptions::default());
     }
     /// Implements [`Array::conv_transpose`].
     fn conv_transpose_at(&self, w: &Array, options: ConvOptions, call: CallSite<'_>) -> Array {

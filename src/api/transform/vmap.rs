@@ -101,24 +101,20 @@ impl Default for VmapOptions {
 }
 
 impl VmapOptions {
-    /// Sets the dimensions of the arguments that run over the examples.
-    ///
-    /// ```
-    /// let options = atmesh::VmapOptions::default().in_dims([Some(1), None]).out_dims(-1);
-    /// assert_eq!(options.out_dims, (-1).into());
-    /// ```
-    #[doc(alias = "in_axes")]
-    pub fn in_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
-        VmapOptions { in_dims: dims.into(), ..self }
-    }
-    /// Sets the dimensions of the results that run over the examples.
-    #[doc(alias = "out_axes")]
-    pub fn out_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
-        VmapOptions { out_dims: dims.into(), ..self }
-    }
-    /// Sets the axes over which the examples are sharded.
-    pub fn axes(self, axes: impl Into<Axes>) -> VmapOptions {
-        VmapOptions { axes: axes.into(), ..self }
+    setters! {
+        /// Sets the dimensions of the arguments that run over the examples.
+        ///
+        /// ```
+        /// let options = atmesh::VmapOptions::default().in_dims([Some(1), None]).out_dims(-1);
+        /// assert_eq!(options.out_dims, (-1).into());
+        /// ```
+        #[doc(alias = "in_axes")]
+        pub fn in_dims(dims: impl Into<MapDims>) = in_dims: dims.into();
+        /// Sets the dimensions of the results that run over the examples.
+        #[doc(alias = "out_axes")]
+        pub fn out_dims(dims: impl Into<MapDims>) = out_dims: dims.into();
+        /// Sets the axes over which the examples are sharded.
+        pub fn axes(axes: impl Into<Axes>) = axes: axes.into();
     }
 }
 

@@ -160,34 +160,28 @@ impl Machine {
         small_sort::sort_by_key(&mut self.matmul_flops, |p| p.0);
         self
     }
-    /// Sets the rate of all other operations, in operations per second.
-    pub fn elementwise(self, per_second: f64) -> Machine {
-        Machine { elementwise: per_second, ..self }
-    }
-    /// Sets a device's memory in bytes, and its memory bandwidth in bytes per second.
-    pub fn memory(self, bytes: f64, per_second: f64) -> Machine {
-        Machine { memory: Some(bytes), bandwidth: per_second, ..self }
-    }
-    /// Sets the share of a device's memory that plans hold back, from 0 to 1. Defaults to 0.1.
-    ///
-    /// It is for what a plan does not count: the runtime's own memory, fragments between values,
-    /// and values that are fetched for the next step of a loop.
-    ///
-    /// ```
-    /// use atmesh::plan::Machine;
-    /// use atmesh::prelude::*;
-    /// let lowered = jit(|x: &Array| x * 2.0).lower(F32.array_type([1000]))?; // 8,000 bytes
-    /// let machine = Machine::new("small").elementwise(1e9).memory(8500.0, 1e9);
-    /// assert_eq!(lowered.plan(&machine)?.fits(), Some(false));
-    /// assert_eq!(lowered.plan(&machine.memory_reserve(0.05))?.fits(), Some(true));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn memory_reserve(self, share: f64) -> Machine {
-        Machine { memory_reserve: share, ..self }
-    }
-    /// Sets the launch overhead of a kernel, in seconds. Defaults to 0.
-    pub fn launch_overhead(self, seconds: f64) -> Machine {
-        Machine { launch_overhead: seconds, ..self }
+    setters! {
+        /// Sets the rate of all other operations, in operations per second.
+        pub fn elementwise(per_second: f64) = elementwise: per_second;
+        /// Sets a device's memory in bytes, and its memory bandwidth in bytes per second.
+        pub fn memory(bytes: f64, per_second: f64) = memory: Some(bytes), bandwidth: per_second;
+        /// Sets the share of a device's memory that plans hold back, from 0 to 1. Defaults to 0.1.
+        ///
+        /// It is for what a plan does not count: the runtime's own memory, fragments between
+        /// values, and values that are fetched for the next step of a loop.
+        ///
+        /// ```
+        /// use atmesh::plan::Machine;
+        /// use atmesh::prelude::*;
+        /// let lowered = jit(|x: &Array| x * 2.0).lower(F32.array_type([1000]))?; // 8,000 bytes
+        /// let machine = Machine::new("small").elementwise(1e9).memory(8500.0, 1e9);
+        /// assert_eq!(lowered.plan(&machine)?.fits(), Some(false));
+        /// assert_eq!(lowered.plan(&machine.memory_reserve(0.05))?.fits(), Some(true));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn memory_reserve(share: f64) = memory_reserve: share;
+        /// Sets the launch overhead of a kernel, in seconds. Defaults to 0.
+        pub fn launch_overhead(seconds: f64) = launch_overhead: seconds;
     }
     /// Sets the link along a mesh axis, whatever the wiring of the machine.
     pub fn link(mut self, axis: impl Into<Axis>, link: Link) -> Machine {
@@ -254,56 +248,54 @@ impl Machine {
         }
         self
     }
-    /// Wires the devices in a torus of these sizes, in the order of the mesh.
-    ///
-    /// Consecutive devices are neighbours in the last dimension. Each dimension is a ring of the
-    /// default link ([`links`](Self::links)), which presets of TPUs have. A mesh axis may be one
-    /// dimension, several, or a part of one. A collective uses all dimensions of its axes at once;
-    /// a part of a ring has no link from its last device to its first, and half of the bandwidth.
-    ///
-    /// ```
-    /// use atmesh::plan::Machine;
-    /// use atmesh::prelude::*;
-    /// let pod = Machine::tpu_v5p().torus([16, 16, 16]);
-    /// let mesh = Mesh::without_devices([("fsdp", 1024), ("tensor", 4)])?;
-    /// let x = BF16.array_type([4096, 4096]).on(&mesh, p!["fsdp", "tensor"]);
-    /// let over = |spec: Spec| -> Result<f64> {
-    ///     Ok(jit(move |x: &Array| x.reshard(spec)).lower(x.clone())?.plan(&pod)?.seconds())
-    /// };
-    /// // a quarter of the last dimension: half of a ring's bandwidth
-    /// let bytes = 2.0 * 4096.0 * 4096.0 / 1024.0 * 3.0 / 4.0;
-    /// assert!((over(p!["fsdp"])? / (bytes / 100e9) - 1.0).abs() < 1e-9);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn torus(self, sizes: impl Into<Vec<usize>>) -> Machine {
-        Machine { layout: Some(DeviceLayout::Torus(sizes.into())), ..self }
-    }
-    /// Sets whether communication overlaps with kernels that do not depend on it. Defaults to true.
-    pub fn overlaps(self, overlaps: bool) -> Machine {
-        Machine { overlaps, ..self }
-    }
-    /// Sets whether communication for the next step of a loop overlaps with this step. Defaults to
-    /// true.
-    ///
-    /// Only what does not depend on values that the steps pass on is fetched ahead, such as the
-    /// weights of the next layer in a [`scan`](crate::scan). It has no effect if communication does
-    /// not [overlap](Self::overlaps) with kernels.
-    ///
-    /// ```
-    /// use atmesh::plan::{Link, Machine};
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::without_devices([("X", 8)])?;
-    /// let layer = |x: Array, w: Array| (x.dot(w.reshard(p![])), ());
-    /// let layers = |x: &Array, ws: &Array| scan(x, ws, layer).0;
-    /// let (x, ws) = (F32.array_type([8192, 512]), F32.array_type([40, 512, 512]));
-    /// let lowered = jit(layers).lower((x.on(&mesh, p!["X"]), ws.on(&mesh, p![_, "X"])))?;
-    /// let machine = Machine::new("ours").flops(F32, 1e12).links(Link::switch(2e9));
-    /// let seconds = |m: &Machine| lowered.plan(m).map(|plan| plan.seconds());
-    /// assert!(seconds(&machine)? < 0.6 * seconds(&machine.clone().prefetches(false))?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn prefetches(self, prefetches: bool) -> Machine {
-        Machine { prefetches, ..self }
+    setters! {
+        /// Wires the devices in a torus of these sizes, in the order of the mesh.
+        ///
+        /// Consecutive devices are neighbours in the last dimension. Each dimension is a ring of
+        /// the default link ([`links`](Self::links)), which presets of TPUs have. A mesh axis may
+        /// be one dimension, several, or a part of one. A collective uses all dimensions of its
+        /// axes at once; a part of a ring has no link from its last device to its first, and half
+        /// of the bandwidth.
+        ///
+        /// ```
+        /// use atmesh::plan::Machine;
+        /// use atmesh::prelude::*;
+        /// let pod = Machine::tpu_v5p().torus([16, 16, 16]);
+        /// let mesh = Mesh::without_devices([("fsdp", 1024), ("tensor", 4)])?;
+        /// let x = BF16.array_type([4096, 4096]).on(&mesh, p!["fsdp", "tensor"]);
+        /// let over = |spec: Spec| -> Result<f64> {
+        ///     Ok(jit(move |x: &Array| x.reshard(spec)).lower(x.clone())?.plan(&pod)?.seconds())
+        /// };
+        /// // a quarter of the last dimension: half of a ring's bandwidth
+        /// let bytes = 2.0 * 4096.0 * 4096.0 / 1024.0 * 3.0 / 4.0;
+        /// assert!((over(p!["fsdp"])? / (bytes / 100e9) - 1.0).abs() < 1e-9);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn torus(sizes: impl Into<Vec<usize>>) = layout: Some(DeviceLayout::Torus(sizes.into()));
+        /// Sets whether communication overlaps with kernels that do not depend on it. Defaults to
+        /// true.
+        pub fn overlaps(overlaps: bool) = overlaps: overlaps;
+        /// Sets whether communication for the next step of a loop overlaps with this step. Defaults
+        /// to true.
+        ///
+        /// Only what does not depend on values that the steps pass on is fetched ahead, such as the
+        /// weights of the next layer in a [`scan`](crate::scan). It has no effect if communication
+        /// does not [overlap](Self::overlaps) with kernels.
+        ///
+        /// ```
+        /// use atmesh::plan::{Link, Machine};
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::without_devices([("X", 8)])?;
+        /// let layer = |x: Array, w: Array| (x.dot(w.reshard(p![])), ());
+        /// let layers = |x: &Array, ws: &Array| scan(x, ws, layer).0;
+        /// let (x, ws) = (F32.array_type([8192, 512]), F32.array_type([40, 512, 512]));
+        /// let lowered = jit(layers).lower((x.on(&mesh, p!["X"]), ws.on(&mesh, p![_, "X"])))?;
+        /// let machine = Machine::new("ours").flops(F32, 1e12).links(Link::switch(2e9));
+        /// let seconds = |m: &Machine| lowered.plan(m).map(|plan| plan.seconds());
+        /// assert!(seconds(&machine)? < 0.6 * seconds(&machine.clone().prefetches(false))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn prefetches(prefetches: bool) = prefetches: prefetches;
     }
 
     /// Returns the multiply-adds that a device computes in the time in which it receives one byte.

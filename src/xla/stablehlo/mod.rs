@@ -50,13 +50,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets which values get sharding annotations.
-    pub fn shardings(self, shardings: Annotate) -> Options {
-        Options { shardings, ..self }
-    }
-    /// Sets whether operations carry the user's source locations.
-    pub fn locations(self, locations: bool) -> Options {
-        Options { locations, ..self }
+    setters! {
+        /// Sets which values get sharding annotations.
+        pub fn shardings(shardings: Annotate) = shardings: shardings;
+        /// Sets whether operations carry the user's source locations.
+        pub fn locations(locations: bool) = locations: locations;
     }
 }
 

@@ -166,18 +166,16 @@ pub struct ScanOptions {
 }
 
 impl ScanOptions {
-    /// Sets the number of steps.
-    ///
-    /// ```
-    /// let options = atmesh::ScanOptions::default().length(4).reversed();
-    /// assert_eq!((options.length, options.reverse), (Some(4), true));
-    /// ```
-    pub fn length(self, steps: usize) -> ScanOptions {
-        ScanOptions { length: Some(steps), ..self }
-    }
-    /// Runs from the last slice to the first.
-    pub fn reversed(self) -> ScanOptions {
-        ScanOptions { reverse: true, ..self }
+    setters! {
+        /// Sets the number of steps.
+        ///
+        /// ```
+        /// let options = atmesh::ScanOptions::default().length(4).reversed();
+        /// assert_eq!((options.length, options.reverse), (Some(4), true));
+        /// ```
+        pub fn length(steps: usize) = length: Some(steps);
+        /// Runs from the last slice to the first.
+        pub fn reversed() = reverse: true;
     }
 }
 
