@@ -2,7 +2,6 @@
 
 use crate::core::diagnostic::{self, Fault};
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
@@ -29,20 +28,15 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         Err(why) if why.kind() == ErrorKind::NotFound => None,
         Err(why) => return Err(why),
     };
-    let part = unique_sibling(&target, "part");
-    let written = File::create_new(&part)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            if let Some(permissions) = permissions {
-                file.set_permissions(permissions)?;
-            }
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&part, &target));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+    let mut part =
+        temporary_names(&target, ".part").make_in(parent(&target), |path| File::create_new(path))?;
+    part.write_all(bytes)?;
+    if let Some(permissions) = permissions {
+        part.as_file().set_permissions(permissions)?;
     }
-    written
+    part.as_file().sync_all()?;
+    part.persist(&target).map_err(|failed| failed.error)?;
+    Ok(())
 }
 
 /// Follows symbolic links from a path to the path that they lead to, which need not exist.
@@ -50,17 +44,23 @@ pub(crate) fn follow_links(path: &Path) -> Result<PathBuf> {
     let mut at = path.to_path_buf();
     for _ in 0..MAX_LINKS {
         let Ok(next) = std::fs::read_link(&at) else { return Ok(at) };
-        at = at.parent().unwrap_or(Path::new("")).join(next);
+        at = parent(&at).join(next);
     }
     Err(Error::new(ErrorKind::InvalidInput, "there are too many symbolic links"))
 }
 
-/// Returns a path next to `path`, on the same file system, that no thread or process uses.
-pub(crate) fn unique_sibling(path: &Path, suffix: &str) -> PathBuf {
-    let random = RandomState::new().build_hasher().finish();
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{random:016x}.{suffix}"));
-    path.with_file_name(name)
+/// Returns the names of temporary files and directories that replace `path`.
+///
+/// They are made next to it, so that they are on the same file system.
+pub(crate) fn temporary_names<'a>(path: &'a Path, suffix: &'a str) -> tempfile::Builder<'a, 'a> {
+    let mut names = tempfile::Builder::new();
+    names.prefix(path.file_name().unwrap_or_default()).suffix(suffix);
+    names
+}
+
+/// Returns the directory of a path.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 /// Opens a regular file; returns it and its length in bytes.

@@ -75,13 +75,14 @@ pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
             return Err(failed(&why));
         }
     }
-    let part = atomic_file::unique_sibling(dir, "part");
-    let written = write_all(tree, &part, location)
-        .and_then(|()| replace_directory(&part, dir).map_err(|why| failed(&why)));
-    if written.is_err() {
-        let _ = std::fs::remove_dir_all(&part);
-    }
-    written
+    let part = std::fs::create_dir_all(atomic_file::parent(dir))
+        .and_then(|()| atomic_file::temporary_names(dir, ".part").tempdir_in(atomic_file::parent(dir)))
+        .map_err(|why| failed(&why))?;
+    write_all(tree, part.path(), location)?;
+    replace_directory(part.path(), dir).map_err(|why| failed(&why))?;
+    // the directory has another name now
+    let _ = part.keep();
+    Ok(())
 }
 
 /// Reads a tree that [`save_npy`] wrote.
@@ -134,11 +135,11 @@ fn replace_directory(part: &Path, dir: &Path) -> std::io::Result<()> {
         if renamed.is_ok() {
             break;
         }
-        let old = atomic_file::unique_sibling(dir, "old");
-        match std::fs::rename(dir, &old) {
+        let old = atomic_file::temporary_names(dir, ".old").tempdir_in(atomic_file::parent(dir))?;
+        match std::fs::rename(dir, old.path().join("replaced")) {
             Ok(()) => {
                 renamed = std::fs::rename(part, dir);
-                std::fs::remove_dir_all(&old)?;
+                old.close()?;
             }
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => renamed = std::fs::rename(part, dir),
             Err(why) => return Err(why),
@@ -154,7 +155,6 @@ const SAVE: &str = "tree::save_npy";
 const LOAD: &str = "tree::load_npy";
 
 fn write_all<T: Tree>(tree: &T, part: &Path, location: SourceLocation) -> Result<()> {
-    std::fs::create_dir_all(part).map_err(|why| npy::file_error(SAVE, part, why, location))?;
     let mut done = Ok(());
     tree.visit(&mut TreePath::named(), &mut |path, a| {
         if done.is_ok() {
