@@ -12,6 +12,7 @@ pub use reduce::{ReduceWindow, WindowExtreme, WindowPick, Windows};
 
 use super::dim_check::shape_fault;
 use crate::core::diagnostic::Fault;
+use crate::core::dtype::gcd;
 use crate::ir::program::DimMap;
 use crate::ir::program::loop_nest::{AccessPiece, AffineExpr, Source, StridedRange};
 use crate::ir::program::verify::MAX_WINDOW_COPY_RATIO;
@@ -167,11 +168,6 @@ fn transposed_window(w: &Window, n: usize, m: usize, taps: usize) -> Window {
 /// Returns true if windows have several steps, extend outside of the array, or may be empty.
 fn needs_step_loop(w: &Window, taps: usize) -> bool {
     taps != 1 || w.base_dilation != 1 || w.padding_low != 0 || w.padding_high > 0
-}
-
-/// Returns the greatest common divisor.
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Returns the pieces of an access to operand 0 through windows.
