@@ -88,240 +88,164 @@ pub(super) fn index_filter(dtype: DType, level: IsaLevel) -> Option<IndexFilter>
     None
 }
 
+/// Vectors of int32 indices: 16 (AVX-512) or 8 (AVX2). Both modules have the same functions.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{IndexSpec, MAX_PICKED_ROWS, PickedRows};
-    use std::arch::x86_64::*;
+    use crate::kernels::simd_vec::at_level;
 
-    /// A vector of int32 indices.
-    ///
-    /// # Safety
-    /// All functions require a processor with the vector's instructions. `at` of `load` points to
-    /// `n` indices, and `to` of `compress_store` to space for a vector.
-    trait IndexVector: Copy {
-        const LANES: usize;
-        /// Returns a vector with `x` in all lanes.
-        unsafe fn splat(x: i64) -> Self;
-        /// Returns the vector with the lanes 0, 1, 2 and so on.
-        unsafe fn iota() -> Self;
-        /// Loads the first `n` indices, and fills the other lanes with 0.
-        /// Only `n` indices are read.
-        unsafe fn load(at: *const i32, n: usize) -> Self;
-        unsafe fn plus(self, x: Self) -> Self;
-        unsafe fn minus(self, x: Self) -> Self;
-        /// Returns `self + x` in the lanes where `self` is negative, and `self` in the others.
-        unsafe fn add_where_negative(self, x: Self) -> Self;
-        /// Clamps each lane to `0..=most`.
-        unsafe fn clip(self, most: Self) -> Self;
-        /// Returns a bit for each lane, which is set if the lane is below `x`.
-        /// The comparison is unsigned.
-        unsafe fn below(self, x: Self) -> u32;
-        /// Stores the lanes whose bits are set one after the other. A full vector is written.
-        unsafe fn compress_store(self, lanes: u32, to: *mut u32);
-    }
-
-    impl IndexVector for __m512i {
-        const LANES: usize = 16;
-        #[inline(always)]
-        unsafe fn splat(x: i64) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_set1_epi32(x as i32) }
-        }
-        #[inline(always)]
-        unsafe fn iota() -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) }
-        }
-        #[inline(always)]
-        unsafe fn load(at: *const i32, n: usize) -> Self {
-            let some = if n < Self::LANES { ((1u32 << n) - 1) as __mmask16 } else { !0 };
-            // SAFETY: the processor has the instructions, and the lanes in the mask are among the
-            // `n` readable indices (contract of the trait).
-            unsafe { _mm512_maskz_loadu_epi32(some, at) }
-        }
-        #[inline(always)]
-        unsafe fn plus(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_add_epi32(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn minus(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_sub_epi32(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn add_where_negative(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_mask_add_epi32(self, _mm512_movepi32_mask(self), self, x) }
-        }
-        #[inline(always)]
-        unsafe fn clip(self, most: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_max_epi32(_mm512_min_epi32(self, most), Self::splat(0)) }
-        }
-        #[inline(always)]
-        unsafe fn below(self, x: Self) -> u32 {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm512_cmplt_epu32_mask(self, x) }.into()
-        }
-        #[inline(always)]
-        unsafe fn compress_store(self, lanes: u32, to: *mut u32) {
-            // SAFETY: the processor has the instructions, and `to` has space for a vector (caller
-            // contract).
-            unsafe { _mm512_storeu_epi32(to.cast(), _mm512_maskz_compress_epi32(lanes as __mmask16, self)) }
-        }
-    }
-
-    /// The indices of the lanes in each set of eight lanes, as one byte per lane.
-    static LANE_INDICES: [u64; 256] = {
-        let (mut all, mut set) = ([0; 256], 0);
-        while set < 256 {
-            let (mut lane, mut n) = (0, 0);
-            while lane < 8 {
-                if set >> lane & 1 == 1 {
-                    all[set] |= lane << (8 * n);
-                    n += 1;
+    /// Defines the filter of a level with these features.
+    macro_rules! filter {
+        ($level:ident $name:ident $features:tt) => {
+            /// Selects indices, a vector at a time.
+            ///
+            /// # Safety
+            /// The caller upholds the contract of [`IndexFilter`](super::IndexFilter); the
+            /// processor has these features.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(
+                numbers: *const i32,
+                (from, end): (usize, usize),
+                r: &IndexSpec,
+                picked: &mut PickedRows,
+            ) -> usize {
+                use $level::*;
+                let (lo, hi) = (r.owned_rows.0.max(0), r.owned_rows.1.min(r.max_index.saturating_add(1)));
+                let (mut k, mut n) = (from, 0);
+                let (first, rows) = (splat(lo), splat((hi - lo).max(0)));
+                let (back, most) =
+                    (splat(r.negative_offset), splat(r.max_index.clamp(0, i64::from(i32::MAX))));
+                let steps = iota();
+                while k < end && n + LANES <= MAX_PICKED_ROWS {
+                    let many = (end - k).min(LANES);
+                    // SAFETY: the indices from `k` to `end` are readable (caller contract).
+                    let mut place = add_where_negative(unsafe { load(numbers.add(k), many) }, back);
+                    if r.clip {
+                        place = clip(place, most);
+                    }
+                    let own = below(minus(place, first), rows) & ((1u32 << many) - 1);
+                    // SAFETY: the loop condition leaves space for a vector in the selection.
+                    unsafe {
+                        compress_store(place, own, picked.rows.as_mut_ptr().add(n));
+                        compress_store(
+                            plus(splat(k as i64), steps),
+                            own,
+                            picked.positions.as_mut_ptr().add(n),
+                        );
+                    }
+                    n += own.count_ones() as usize;
+                    k += many;
                 }
-                lane += 1;
+                picked.n = n;
+                k
             }
-            set += 1;
-        }
-        all
-    };
+        };
+    }
+    filter! { avx512 filter_avx512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt" }
+    filter! { avx2 filter_avx2 "avx2,fma,bmi2,popcnt" }
 
-    impl IndexVector for __m256i {
-        const LANES: usize = 8;
-        #[inline(always)]
-        unsafe fn splat(x: i64) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm256_set1_epi32(x as i32) }
-        }
-        #[inline(always)]
-        unsafe fn iota() -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) }
-        }
-        #[inline(always)]
-        unsafe fn load(at: *const i32, n: usize) -> Self {
-            // SAFETY: the processor has the instructions, and `n` indices are readable (contract of
-            // the trait); other lanes are masked.
-            unsafe {
-                if n >= Self::LANES {
-                    return _mm256_loadu_si256(at.cast());
-                }
-                _mm256_maskload_epi32(at, _mm256_cmpgt_epi32(Self::splat(n as i64), Self::iota()))
+    mod avx512 {
+        use super::at_level;
+        use std::arch::x86_64::*;
+
+        type V = __m512i;
+        pub(super) const LANES: usize = 16;
+
+        at_level! { "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt"
+            /// Returns a vector with `x` in all lanes.
+            [fn splat](x: i64) -> V { _mm512_set1_epi32(x as i32) }
+            /// Returns the vector with the lanes 0, 1, 2 and so on.
+            [fn iota]() -> V { _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) }
+            /// Loads the first `n` indices, and fills the other lanes with 0.
+            ///
+            /// # Safety
+            /// `at` points to `n` indices.
+            [unsafe fn load](at: *const i32, n: usize) -> V {
+                let some = if n < LANES { ((1u32 << n) - 1) as __mmask16 } else { !0 };
+                // SAFETY: the lanes in the mask are among the `n` indices (caller contract).
+                unsafe { _mm512_maskz_loadu_epi32(some, at) }
+            }
+            [fn plus](x: V, y: V) -> V { _mm512_add_epi32(x, y) }
+            [fn minus](x: V, y: V) -> V { _mm512_sub_epi32(x, y) }
+            /// Returns `x + y` in the lanes where `x` is negative, and `x` in the others.
+            [fn add_where_negative](x: V, y: V) -> V { _mm512_mask_add_epi32(x, _mm512_movepi32_mask(x), x, y) }
+            /// Clamps each lane to `0..=most`.
+            [fn clip](x: V, most: V) -> V { _mm512_max_epi32(_mm512_min_epi32(x, most), splat(0)) }
+            /// Returns a bit for each lane, which is set if the lane of `x` is below that of `y`.
+            /// The comparison is unsigned.
+            [fn below](x: V, y: V) -> u32 { _mm512_cmplt_epu32_mask(x, y).into() }
+            /// Stores the lanes whose bits are set one after the other. A full vector is written.
+            ///
+            /// # Safety
+            /// `to` points to space for a vector.
+            [unsafe fn compress_store](x: V, lanes: u32, to: *mut u32) {
+                // SAFETY: `to` has space for a vector (caller contract).
+                unsafe { _mm512_storeu_epi32(to.cast(), _mm512_maskz_compress_epi32(lanes as __mmask16, x)) }
             }
         }
-        #[inline(always)]
-        unsafe fn plus(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm256_add_epi32(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn minus(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm256_sub_epi32(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn add_where_negative(self, x: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { self.plus(_mm256_and_si256(_mm256_srai_epi32::<31>(self), x)) }
-        }
-        #[inline(always)]
-        unsafe fn clip(self, most: Self) -> Self {
-            // SAFETY: the processor has the instructions (contract of the trait).
-            unsafe { _mm256_max_epi32(_mm256_min_epi32(self, most), Self::splat(0)) }
-        }
-        #[inline(always)]
-        unsafe fn below(self, x: Self) -> u32 {
-            // SAFETY: the processor has the instructions (contract of the trait). The unsigned
-            // comparison is a signed one with the first bits inverted.
-            unsafe {
-                let turn = Self::splat(i32::MIN.into());
-                let below = _mm256_cmpgt_epi32(_mm256_xor_si256(x, turn), _mm256_xor_si256(self, turn));
+    }
+
+    mod avx2 {
+        use super::at_level;
+        use std::arch::x86_64::*;
+
+        type V = __m256i;
+        pub(super) const LANES: usize = 8;
+
+        /// The indices of the lanes in each set of eight lanes, as one byte per lane.
+        static LANE_INDICES: [u64; 256] = {
+            let (mut all, mut set) = ([0; 256], 0);
+            while set < 256 {
+                let (mut lane, mut n) = (0, 0);
+                while lane < 8 {
+                    if set >> lane & 1 == 1 {
+                        all[set] |= lane << (8 * n);
+                        n += 1;
+                    }
+                    lane += 1;
+                }
+                set += 1;
+            }
+            all
+        };
+
+        at_level! { "avx2,fma,bmi2,popcnt"
+            [fn splat](x: i64) -> V { _mm256_set1_epi32(x as i32) }
+            [fn iota]() -> V { _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) }
+            /// Loads the first `n` indices, and fills the other lanes with 0.
+            ///
+            /// # Safety
+            /// `at` points to `n` indices.
+            [unsafe fn load](at: *const i32, n: usize) -> V {
+                // SAFETY: `n` indices are readable (caller contract); other lanes are masked.
+                unsafe {
+                    if n >= LANES {
+                        return _mm256_loadu_si256(at.cast());
+                    }
+                    _mm256_maskload_epi32(at, _mm256_cmpgt_epi32(splat(n as i64), iota()))
+                }
+            }
+            [fn plus](x: V, y: V) -> V { _mm256_add_epi32(x, y) }
+            [fn minus](x: V, y: V) -> V { _mm256_sub_epi32(x, y) }
+            [fn add_where_negative](x: V, y: V) -> V { plus(x, _mm256_and_si256(_mm256_srai_epi32::<31>(x), y)) }
+            [fn clip](x: V, most: V) -> V { _mm256_max_epi32(_mm256_min_epi32(x, most), splat(0)) }
+            [fn below](x: V, y: V) -> u32 {
+                // the unsigned comparison is a signed one with the first bits inverted
+                let turn = splat(i32::MIN.into());
+                let below = _mm256_cmpgt_epi32(_mm256_xor_si256(y, turn), _mm256_xor_si256(x, turn));
                 _mm256_movemask_ps(_mm256_castsi256_ps(below)) as u32
             }
-        }
-        #[inline(always)]
-        unsafe fn compress_store(self, lanes: u32, to: *mut u32) {
-            // SAFETY: the processor has the instructions, and `to` has space for a vector (caller
-            // contract).
-            unsafe {
+            /// Stores the lanes whose bits are set one after the other. A full vector is written.
+            ///
+            /// # Safety
+            /// `to` points to space for a vector.
+            [unsafe fn compress_store](x: V, lanes: u32, to: *mut u32) {
                 let which = _mm_cvtsi64_si128(LANE_INDICES[lanes as u8 as usize] as i64);
-                let first = _mm256_permutevar8x32_epi32(self, _mm256_cvtepu8_epi32(which));
-                _mm256_storeu_si256(to.cast(), first);
+                let first = _mm256_permutevar8x32_epi32(x, _mm256_cvtepu8_epi32(which));
+                // SAFETY: `to` has space for a vector (caller contract).
+                unsafe { _mm256_storeu_si256(to.cast(), first) }
             }
         }
-    }
-
-    /// Selects indices with vectors of type `V`.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`IndexFilter`](super::IndexFilter); the processor has
-    /// the vector's instructions.
-    #[inline(always)]
-    unsafe fn filter_with<V: IndexVector>(
-        numbers: *const i32,
-        (from, end): (usize, usize),
-        r: &IndexSpec,
-        picked: &mut PickedRows,
-    ) -> usize {
-        let (lo, hi) = (r.owned_rows.0.max(0), r.owned_rows.1.min(r.max_index.saturating_add(1)));
-        let (mut k, mut n) = (from, 0);
-        // SAFETY: the indices from `k` to `end` are readable (caller contract), and the loop
-        // condition leaves space for a vector in the selection.
-        unsafe {
-            let (first, rows) = (V::splat(lo), V::splat((hi - lo).max(0)));
-            let (back, most) =
-                (V::splat(r.negative_offset), V::splat(r.max_index.clamp(0, i64::from(i32::MAX))));
-            let steps = V::iota();
-            while k < end && n + V::LANES <= MAX_PICKED_ROWS {
-                let many = (end - k).min(V::LANES);
-                let mut place = V::load(numbers.add(k), many).add_where_negative(back);
-                if r.clip {
-                    place = place.clip(most);
-                }
-                let own = place.minus(first).below(rows) & ((1u32 << many) - 1);
-                place.compress_store(own, picked.rows.as_mut_ptr().add(n));
-                V::splat(k as i64).plus(steps).compress_store(own, picked.positions.as_mut_ptr().add(n));
-                n += own.count_ones() as usize;
-                k += many;
-            }
-        }
-        picked.n = n;
-        k
-    }
-
-    /// Selects indices, 16 at a time.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`IndexFilter`](super::IndexFilter); the processor has
-    /// these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt")]
-    pub(super) unsafe fn filter_avx512(
-        numbers: *const i32,
-        some: (usize, usize),
-        r: &IndexSpec,
-        p: &mut PickedRows,
-    ) -> usize {
-        // SAFETY: the indices are readable (caller contract), and the processor has AVX-512.
-        unsafe { filter_with::<__m512i>(numbers, some, r, p) }
-    }
-
-    /// Selects indices, 8 at a time.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`IndexFilter`](super::IndexFilter); the processor has
-    /// these features.
-    #[target_feature(enable = "avx2,fma,bmi2,popcnt")]
-    pub(super) unsafe fn filter_avx2(
-        numbers: *const i32,
-        some: (usize, usize),
-        r: &IndexSpec,
-        p: &mut PickedRows,
-    ) -> usize {
-        // SAFETY: the indices are readable (caller contract), and the processor has AVX2.
-        unsafe { filter_with::<__m256i>(numbers, some, r, p) }
     }
 }
 

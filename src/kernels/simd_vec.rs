@@ -11,6 +11,7 @@ macro_rules! at_level {
         pub(crate) $($kind)* ($($p: $t),*) $(-> $r)? $body
     )* };
 }
+pub(super) use at_level;
 
 /// The range that contains the arguments of `exp`.
 pub(super) enum Range {
