@@ -15,8 +15,10 @@
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::types::Element;
 use crate::core::util::small_sort;
-use crate::kernels::copy;
+use crate::kernels::copy_slice;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,6 +35,9 @@ const NUM_CLASSES: usize = 4 * usize::BITS as usize;
 /// True if a sanitizer watches the bounds and the lifetime of each buffer (`scripts/sanitize` and
 /// `scripts/fuzz`).
 const IS_SANITIZED: bool = cfg!(any(fuzzing, sanitized = "address", sanitized = "thread"));
+
+/// A byte of a buffer, initialized or not.
+pub(crate) type RawByte = MaybeUninit<u8>;
 
 /// A block of bytes, 64-byte aligned, which returns to the process-wide pool when it is dropped.
 ///
@@ -139,6 +144,25 @@ impl Buffer {
         // SAFETY: the buffer has `len` bytes, and is not shared yet.
         unsafe { buffer.as_mut_ptr().write_bytes(0, len) }
         Ok(buffer)
+    }
+    /// Returns the memory as elements, initialized or not.
+    ///
+    /// # Panics
+    /// The memory belongs to another library.
+    pub(crate) fn uninit_mut<T: Copy>(&mut self) -> &mut [MaybeUninit<T>] {
+        const { assert!(align_of::<T>() <= ALIGNMENT_BYTES) };
+        assert!(!self.is_borrowed(), "memory of other libraries is read-only");
+        // SAFETY: the buffer owns its `len` bytes, which are aligned and mutably borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len / size_of::<T>()) }
+    }
+    /// Returns a part of the memory, initialized or not.
+    ///
+    /// # Panics
+    /// The part is not within the buffer.
+    pub(crate) fn part(&self, bytes: Range<usize>) -> &[RawByte] {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len, "the part is within the buffer");
+        // SAFETY: the part is within the buffer; nothing is written there meanwhile (see `Send`).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(bytes.start).cast(), bytes.len()) }
     }
     /// Returns the size in bytes.
     pub fn len(&self) -> usize {
@@ -307,16 +331,13 @@ pub(crate) fn try_collect<T>(elements: impl Iterator<Item = T>, n: usize) -> Res
 /// Copies the elements into a vector. Returns an error if the system has no memory.
 pub(crate) fn try_to_vec<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
     let mut list = try_vec_with_capacity::<T>(elements.len())?;
-    // SAFETY: `list` has capacity for `elements.len()` elements, disjoint from `elements`; the copy
-    // initializes all of them before `set_len`.
-    unsafe {
-        copy(size_of_val(elements), list.as_mut_ptr().cast(), elements.as_ptr().cast(), false);
-        list.set_len(elements.len());
-    }
+    copy_slice(&mut list.spare_capacity_mut()[..elements.len()], elements, false);
+    // SAFETY: `copy_slice` has initialized these elements.
+    unsafe { list.set_len(elements.len()) };
     Ok(list)
 }
 /// Requests huge pages for large new memory, which makes the first write four times as fast.
-pub(crate) fn huge_pages<T>(new: &mut [std::mem::MaybeUninit<T>]) {
+pub(crate) fn huge_pages<T>(new: &mut [MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     huge::advise(new);
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -326,7 +347,7 @@ pub(crate) fn huge_pages<T>(new: &mut [std::mem::MaybeUninit<T>]) {
 /// before.
 ///
 /// The other pages are assumed to be like it.
-pub(crate) fn looks_resident<T>(new: &mut [std::mem::MaybeUninit<T>]) -> bool {
+pub(crate) fn looks_resident<T>(new: &mut [MaybeUninit<T>]) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
     return huge::looks_resident(new);
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -432,6 +453,7 @@ pub(crate) use guards::Guards;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod huge {
     use super::HUGE_PAGE_BYTES;
+    use std::mem::MaybeUninit;
     use std::ptr::NonNull;
 
     pub(super) fn map(size: usize) -> Option<NonNull<u8>> {
@@ -459,7 +481,7 @@ mod huge {
         }
     }
     /// Requests huge pages for the whole huge pages inside this memory.
-    pub(super) fn advise<T>(new: &mut [std::mem::MaybeUninit<T>]) {
+    pub(super) fn advise<T>(new: &mut [MaybeUninit<T>]) {
         let at = new.as_mut_ptr().cast::<u8>();
         let before = (at as usize).next_multiple_of(HUGE_PAGE_BYTES) - at as usize;
         let len = size_of_val(new).saturating_sub(before) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -471,7 +493,7 @@ mod huge {
             }
         }
     }
-    pub(super) fn looks_resident<T>(new: &mut [std::mem::MaybeUninit<T>]) -> bool {
+    pub(super) fn looks_resident<T>(new: &mut [MaybeUninit<T>]) -> bool {
         // a multiple of the page size of every system
         const PAGE_BYTES: usize = 1 << 16;
         let (at, len) = (new.as_mut_ptr().cast::<u8>(), size_of_val(new));

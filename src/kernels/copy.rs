@@ -1,6 +1,7 @@
 //! Copies of long byte ranges.
 
 use super::{CACHE_LINE_BYTES, fence, int, variant};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// The sizes, in bytes, that a loop of this crate copies.
@@ -35,6 +36,14 @@ pub unsafe fn copy(bytes: usize, to: *mut u8, from: *const u8, bypass_cache: boo
     if bypass_cache {
         fence();
     }
+}
+
+/// Copies a slice into memory of the same length, as [`copy`] does.
+pub fn copy_slice<T: Copy>(to: &mut [MaybeUninit<T>], from: &[T], bypass_cache: bool) {
+    assert_eq!(to.len(), from.len(), "as many elements as there is space for");
+    // SAFETY: both slices have this number of bytes; `to` is a mutable borrow, so they do not
+    // overlap.
+    unsafe { copy(size_of_val(from), to.as_mut_ptr().cast(), from.as_ptr().cast(), bypass_cache) }
 }
 
 #[cfg(test)]

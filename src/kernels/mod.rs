@@ -35,7 +35,7 @@ mod sorted_scatter;
 mod tests;
 mod weighted_sum;
 
-pub use copy::copy;
+pub use copy::{copy, copy_slice};
 pub use elementwise::fence;
 #[cfg(test)]
 pub use fill::count;

@@ -228,10 +228,9 @@ impl DlpackLayout {
                 at += (rest % n) as isize * step;
                 rest /= n;
             }
-            // SAFETY: the source block is readable from this thread (caller contract); `to` is the
-            // start of block `k` of the new buffer, which has `run_bytes` bytes per block and
-            // which no other thread writes (`for_each_run`).
-            unsafe { kernels::copy(self.run_bytes, to, start.0.offset(at), false) }
+            // SAFETY: the source block has `run_bytes` bytes, which are readable from this thread
+            // (caller contract), and so has `to`, which is a mutable borrow of the new buffer.
+            unsafe { kernels::copy(self.run_bytes, to.as_mut_ptr().cast(), start.0.offset(at), false) }
         });
         Ok(buffer)
     }

@@ -2,11 +2,12 @@
 
 use super::Buffer;
 use super::sync::Mutex;
-use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::thread_pool::{Worker, thread_pool};
 use crate::core::diagnostic::Fault;
 use crate::core::types::{DType, Element, Scalar, ScalarElement, Shape, with_dtype};
 use crate::kernels;
+use crate::kernels::buffer::RawByte;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock, PoisonError};
 #[cfg(feature = "xla")]
 use std::{any::Any, fmt::Debug};
@@ -15,12 +16,6 @@ use std::{any::Any, fmt::Debug};
 const MIN_PARALLEL_BYTES: usize = if cfg!(miri) { 32 << 10 } else { 2 << 20 };
 /// The number of bytes that one worker copies at a time.
 const CHUNK_BYTES: usize = MIN_PARALLEL_BYTES / 2;
-
-/// A new buffer that all workers write, each in disjoint chunks.
-struct CopyTarget(*mut u8);
-// SAFETY: only `copy_contiguous` uses the pointer. There, each chunk is written by one worker, and
-// nothing is read before all workers have ended.
-unsafe impl Sync for CopyTarget {}
 
 /// The stored value of an array, in global row-major order, with shared ownership.
 ///
@@ -248,29 +243,21 @@ impl ArrayData {
         }
         Ok(())
     }
-    /// Copies `len` bytes of the value, from byte `at` on, to `to`.
+    /// Copies as many bytes of the value, from byte `at` on, as `to` has.
     ///
-    /// # Safety
-    /// `at + len` is at most `nbytes()`, `ensure_host` has succeeded, and `to` points to `len`
-    /// writable bytes that do not overlap the value's memory.
-    pub(crate) unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
+    /// # Panics
+    /// The bytes are not within the value, or `ensure_host` has not succeeded.
+    pub(crate) fn copy_to(&self, mut at: usize, mut to: &mut [MaybeUninit<RawByte>]) {
         if let Some(from) = self.contiguous_buffer() {
-            // SAFETY: the range is within the value, hence within the buffer, and `to` has `len`
-            // writable bytes apart from it (caller contract).
-            return unsafe { kernels::copy(len, to, from.as_ptr().add(at), false) };
+            return kernels::copy_slice(to, from.part(at..at + to.len()), false);
         }
         let Some((buffer, block, blocks)) = self.blocks() else { unreachable!("the value is here") };
-        let end = at + len;
-        while at < end {
-            let n = (block - at % block).min(end - at);
-            // SAFETY: the range is within the value, and `to` has `len` writable bytes apart from
-            // it (caller contract); the blocks are within the buffer (checked by `view`).
-            unsafe {
-                let from = buffer.as_ptr().add(blocks[at / block] + at % block);
-                kernels::copy(n, to, from, false);
-                to = to.add(n);
-            }
-            at += n;
+        while !to.is_empty() {
+            let n = (block - at % block).min(to.len());
+            let (piece, rest) = to.split_at_mut(n);
+            let from = blocks[at / block] + at % block;
+            kernels::copy_slice(piece, buffer.part(from..from + n), false);
+            (at, to) = (at + n, rest);
         }
     }
     /// Returns the value as one contiguous row-major buffer.
@@ -301,28 +288,25 @@ impl ArrayData {
         let len = self.nbytes();
         let mut full = Buffer::allocate(len)?;
         if len < MIN_PARALLEL_BYTES {
-            // SAFETY: the range is the whole value, which is in blocks in host memory; `whole` is a
-            // new buffer of `len` bytes.
-            unsafe { self.copy_to(0, len, full.as_mut_ptr()) }
+            self.copy_to(0, full.uninit_mut());
             return Ok(Arc::new(full));
         }
-        let (next, to) = (AtomicUsize::new(0), CopyTarget(full.as_mut_ptr()));
+        self.copy_in_parallel(full.uninit_mut());
+        Ok(Arc::new(full))
+    }
+    /// Copies the value, in chunks that the workers take.
+    fn copy_in_parallel(&self, to: &mut [MaybeUninit<RawByte>]) {
+        let chunks = Mutex::new(to.chunks_mut(CHUNK_BYTES).enumerate());
         let copy = |_: &Worker| {
-            let CopyTarget(to) = &to;
             loop {
-                let at = next.fetch_add(CHUNK_BYTES, Relaxed);
-                if at >= len {
-                    return;
-                }
-                // SAFETY: the chunk is within the value, and is copied to the same chunk of the new
-                // buffer, which no other worker writes.
-                unsafe { self.copy_to(at, CHUNK_BYTES.min(len - at), to.add(at)) }
+                let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((k, chunk)) = next else { return };
+                self.copy_to(k * CHUNK_BYTES, chunk);
             }
         };
         if let Err(panic) = thread_pool().run(&copy) {
             std::panic::resume_unwind(panic);
         }
-        Ok(Arc::new(full))
     }
     /// Returns the bytes of the contiguous value, row-major, with all partial values.
     pub(crate) fn bytes(&self) -> Result<&[u8], Fault> {
@@ -365,18 +349,11 @@ impl ArrayData {
     pub(crate) fn filled<T: Element>(shape: Shape, value: T) -> Result<ArrayData, Fault> {
         let n = shape.num_elements();
         let mut buffer = Buffer::allocate(n * size_of::<T>())?;
-        let start: *mut T = buffer.as_mut_ptr().cast();
         // the first run is written element by element, the others are copies of it
-        let run = n.min(4096);
-        // SAFETY: the buffer has `n` elements, is aligned to 64 bytes, and is not shared yet; the
-        // source of each copy was written by the first loop.
-        unsafe {
-            for i in 0..run {
-                start.add(i).write(value);
-            }
-            for at in (run..n).step_by(run.max(1)) {
-                std::ptr::copy_nonoverlapping(start, start.add(at), run.min(n - at));
-            }
+        let (room, run) = (buffer.uninit_mut::<T>(), n.min(4096));
+        room[..run].fill(MaybeUninit::new(value));
+        for at in (run..n).step_by(run.max(1)) {
+            room.copy_within(..run.min(n - at), at);
         }
         Ok(ArrayData::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }
@@ -392,11 +369,7 @@ impl ArrayData {
     pub fn from_elements<T: Element>(shape: Shape, data: &[T]) -> Result<ArrayData, Fault> {
         assert_eq!(data.len(), shape.num_elements(), "as many elements as the shape has");
         let mut buffer = Buffer::allocate(size_of_val(data))?;
-        // SAFETY: the new buffer has the same number of bytes as `data`, and does not overlap it.
-        unsafe {
-            let from: *const u8 = data.as_ptr().cast();
-            kernels::copy(size_of_val(data), buffer.as_mut_ptr(), from, false);
-        }
+        kernels::copy_slice(buffer.uninit_mut(), data, false);
         Ok(ArrayData::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }
 }
@@ -435,11 +408,10 @@ mod tests {
         let numbers: Vec<i32> = (0..24).collect();
         let reversed =
             view(&ArrayData::from_elements([24].into(), &numbers).unwrap(), 3, &[7, 6, 5, 4, 3, 2, 1, 0]);
-        let mut some = [0i32; 8];
-        // SAFETY: elements `2..10` are within the 24 of the view, whose blocks are in host memory;
-        // `some` is a separate array of 8 elements.
-        unsafe { reversed.copy_to(2 * 4, 8 * 4, some.as_mut_ptr().cast()) }
-        assert_eq!(some, [23, 18, 19, 20, 15, 16, 17, 12]);
+        let mut some = Buffer::zeroed(8 * 4).unwrap();
+        reversed.copy_to(2 * 4, some.uninit_mut());
+        let some = ArrayData::new(DType::I32, [8].into(), 1, Arc::new(some));
+        assert_eq!(some.elements::<i32>(), [23, 18, 19, 20, 15, 16, 17, 12]);
         assert!(reversed.contiguous_buffer().is_none());
     }
 

@@ -7,7 +7,7 @@ use super::array_data::ArrayData;
 use crate::core::diagnostic::Fault;
 use crate::core::types::{Element, Shape};
 use crate::kernels;
-use crate::kernels::buffer::{self, Buffer, huge_pages, try_vec_with_capacity};
+use crate::kernels::buffer::{self, Buffer, RawByte, huge_pages, try_vec_with_capacity};
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMut, Dimension, Zip};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
@@ -40,11 +40,8 @@ pub(crate) fn to_vec<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
 /// Copies elements on all cores; with `past` it bypasses the caches.
 fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
     let piece = PIECE_BYTES / size_of::<T>();
-    to.par_chunks_mut(piece).zip(from.par_chunks(piece)).for_each(|(to, from)| {
-        let bytes = size_of_val(from).min(size_of_val(to));
-        // SAFETY: both chunks have `bytes` bytes; `to` is a mutable borrow, so they do not overlap.
-        unsafe { kernels::copy(bytes, to.as_mut_ptr().cast(), from.as_ptr().cast(), past) };
-    });
+    let pieces = to.par_chunks_mut(piece).zip(from.par_chunks(piece));
+    pieces.for_each(|(to, from)| kernels::copy_slice(to, from, past));
 }
 
 /// Converts each element with `f`. Returns an error if the system has no memory.
@@ -105,11 +102,8 @@ pub(crate) fn to_contiguous<T: Element, D: Dimension>(x: ArrayView<'_, T, D>) ->
 fn copy_strided<B: Copy + Send + Sync>(x: ArrayViewD<'_, B>, buffer: &mut Buffer) {
     let bytes = x.len() * size_of::<B>();
     assert_eq!(bytes, buffer.len());
-    // SAFETY: the buffer is aligned for every element type, has `bytes` bytes, and is borrowed
-    // mutably.
-    let room: &mut [MaybeUninit<B>] =
-        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), x.len()) };
-    let to = ArrayViewMut::from_shape(x.raw_dim(), room).expect("as many elements as the shape has");
+    let to = ArrayViewMut::from_shape(x.raw_dim(), buffer.uninit_mut())
+        .expect("as many elements as the shape has");
     let both = Zip::from(to).and(x);
     let write = |to: &mut MaybeUninit<B>, from: &B| {
         to.write(*from);
@@ -129,15 +123,16 @@ pub(crate) fn swap_bytes(bytes: &mut [u8], element: usize) {
     pieces.for_each(|piece| piece.chunks_exact_mut(element).for_each(<[u8]>::reverse));
 }
 
-/// Splits a buffer into runs of `run` bytes, and calls `f` with the index and the address of each
+/// Splits a buffer into runs of `run` bytes, and calls `f` with the index and the memory of each
 /// run to write it.
-pub(crate) fn for_each_run(buffer: &mut Buffer, run: usize, f: impl Fn(usize, *mut u8) + Sync) {
-    let len = buffer.len();
-    // SAFETY: the buffer has `len` bytes, and stays mutably borrowed while they are written.
-    let bytes: &mut [MaybeUninit<u8>] =
-        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
-    let write = |(k, run): (usize, &mut [MaybeUninit<u8>])| f(k, run.as_mut_ptr().cast());
-    match len {
+pub(crate) fn for_each_run(
+    buffer: &mut Buffer,
+    run: usize,
+    f: impl Fn(usize, &mut [MaybeUninit<RawByte>]) + Sync,
+) {
+    let bytes = buffer.uninit_mut();
+    let write = |(k, run): (usize, &mut [MaybeUninit<RawByte>])| f(k, run);
+    match bytes.len() {
         ..MIN_PARALLEL_BYTES => bytes.chunks_exact_mut(run.max(1)).enumerate().for_each(write),
         MIN_PARALLEL_BYTES.. => {
             let runs = bytes.par_chunks_exact_mut(run).enumerate();
@@ -217,9 +212,7 @@ pub(crate) fn extract_block(
     let mut out = Buffer::allocate(local.num_elements() * size)?;
     let (run, starts) = block_runs(shape, index, size);
     let base = copy * shape.num_elements() * size;
-    // SAFETY: `ensure_host` has succeeded; the runs of the block are within the partial value
-    // `copy`, and together have as many bytes as the new buffer.
-    for_each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
+    for_each_run(&mut out, run, |k, to| slab.copy_to(base + starts[k], to));
     Ok(ArrayData::new(slab.dtype(), local, 1, Arc::new(out)))
 }
 
@@ -311,9 +304,10 @@ mod tests {
         for (n, run) in [(0, 4), (7, 4), (1, 2 * MIN_PARALLEL_BYTES), (MIN_PARALLEL_BYTES / 10, 28)] {
             let x: Vec<u8> = (0..n * run).map(|k| (k % 251) as u8).collect();
             let mut turned = Buffer::allocate(n * run).unwrap();
-            // SAFETY: each run of `x`, and each run of `turned`, has `run` bytes.
-            for_each_run(&mut turned, run, |k, to| unsafe {
-                to.copy_from_nonoverlapping(x[(n - 1 - k) * run..].as_ptr(), run)
+            for_each_run(&mut turned, run, |k, to| {
+                to.iter_mut().zip(&x[(n - 1 - k) * run..]).for_each(|(to, x)| {
+                    to.write(RawByte::new(*x));
+                });
             });
             // SAFETY: all runs were written above.
             let turned = unsafe { std::slice::from_raw_parts(turned.as_ptr(), n * run) };
