@@ -16,6 +16,7 @@ pub(crate) use scan_ops::ScanOps;
 
 use super::{lanes, lanes_mut};
 use crate::core::types::{Element, Scalar, ScalarElement};
+use crate::kernels::cpu;
 use half::{bf16, f16};
 use ndarray::{
     ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD, Axis, Ix2, s,
@@ -142,7 +143,7 @@ floats! {
     f32 as f32: |x| x, x;
         {
             fn simd_sums(x: &[f32], y: Option<&mut [MaybeUninit<f32>]>, before: Option<f32>, how: ScanMode, line: usize) -> Option<f32> {
-                if how.sum { simd::sums(x, y, before, how.reverse, line) } else { None }
+                if how.sum { simd::sums(cpu::level(), x, y, before, how.reverse, line) } else { None }
             }
         }
     f64 as f64: |x| x, x;

@@ -1,6 +1,8 @@
 //! Tests of the order of addition in prefix sums.
 
 use super::*;
+use crate::kernels::buffer::Buffer;
+use crate::kernels::cpu::IsaLevel;
 use ndarray::{Array, IxDyn};
 
 fn sums(x: &ndarray::ArrayD<f32>, reverse: bool) -> ndarray::ArrayD<f32> {
@@ -62,6 +64,34 @@ fn registers_and_loops_make_the_same_bits() {
             let (sums, total) = by(true);
             assert_eq!((&sums, &total), (&by(false).0, &by(false).1), "{n}");
             assert_eq!(total[[]], sums[if reverse { 0 } else { n - 1 }]);
+        }
+    }
+}
+
+#[test]
+fn each_level_makes_the_same_bits() {
+    for (n, reverse) in [16, 48, 160].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        let x = numbers(&[n]);
+        let mut expected = Array::uninit(x.raw_dim());
+        scan(
+            x.view(),
+            expected.view_mut(),
+            ScanMode { reverse, sum: false },
+            &f32::ops_for(CumulativeOp::Sum),
+        );
+        // SAFETY: `scan` has written all elements.
+        let expected = unsafe { expected.assume_init() }.into_raw_vec_and_offset().0;
+        let (x, mut memory) = (x.as_slice().unwrap(), Buffer::zeroed(4 * n).unwrap());
+        for (level, row_bytes) in IsaLevel::available().flat_map(|l| [(l, 4 * n), (l, usize::MAX)]) {
+            let y = memory.uninit_mut::<f32>();
+            let total = simd::sums(level, x, Some(y), None, reverse, row_bytes);
+            assert_eq!(total, simd::sums(level, x, None, None, reverse, row_bytes));
+            assert_eq!(total.is_none(), level == IsaLevel::Base);
+            if total.is_some() {
+                // SAFETY: the memory is initialized.
+                let y: Vec<f32> = y.iter().map(|y| unsafe { y.assume_init() }).collect();
+                assert_eq!((total, y), (Some(expected[if reverse { 0 } else { n - 1 }]), expected.clone()));
+            }
         }
     }
 }
