@@ -213,6 +213,16 @@ macro_rules! size_optimized {
     };
 }
 
+/// Evaluates to the value of an `Ok`; for an error, it returns what the last argument makes of it.
+macro_rules! ok_or_return {
+    ($result:expr, |$error:ident| $otherwise:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err($error) => return $otherwise,
+        }
+    };
+}
+
 /// Writes the setters of an options type: each replaces some fields.
 macro_rules! setters { ($(
     $(#[$doc:meta])*

@@ -65,10 +65,7 @@ impl Array {
                 );
             }
         }
-        let part = match index.resolve(ty) {
-            Ok(part) => part,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let part = ok_or_return!(index.resolve(ty), |fault| self.reject(fault, call));
         if let (None, Some(fault)) = (out, uneven_slice_error(ty, &part, index)) {
             return self.reject(fault, call);
         }
@@ -297,10 +294,8 @@ impl IndexUpdate {
             return poison(error);
         }
         let Ok(ty) = x.type_ref() else { return x.clone() };
-        let several = match self.index.resolve_advanced(ty, self.mode == Some(IndexMode::Fill)) {
-            Ok(several) => several,
-            Err(fault) => return x.reject(fault, call),
-        };
+        let several = self.index.resolve_advanced(ty, self.mode == Some(IndexMode::Fill));
+        let several = ok_or_return!(several, |fault| x.reject(fault, call));
         let resolved = match &several {
             Some(_) => None,
             None => Some(self.index.resolve(ty)),
@@ -310,10 +305,7 @@ impl IndexUpdate {
             Some(Ok(part)) => Some(part),
             None => None,
         };
-        let args = match operand::resolve_args(&[x.into(), value], call) {
-            Ok(args) => args,
-            Err(poisoned) => return poisoned,
-        };
+        let args = ok_or_return!(operand::resolve_args(&[x.into(), value], call), |poisoned| poisoned);
         // broadcast the new value to the result shape that the user sees, then give it the box's
         // rank
         let value = match &args[1] {

@@ -41,10 +41,7 @@ impl Array {
     pub fn gradient(&self, spacing: f64, d: i32) -> Array {
         let call = CallSite::here("gradient");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         let n = ty.shape[at];
         if n < 2 {
             let message = format!("dimension {at} has size {n}: a difference needs two elements");
@@ -91,10 +88,7 @@ impl Array {
         let reject = |fault| operand::reject(fault, &terms, call);
         let mut at = [0; 2];
         for (k, ty) in [ta, tb].into_iter().enumerate() {
-            at[k] = match resolve_dim(d.into(), ty.rank()) {
-                Ok(at) => at,
-                Err(fault) => return reject(fault),
-            };
+            at[k] = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| reject(fault));
             let n = ty.shape[at[k]];
             if n != 3 {
                 let message = format!("dimension {} of operand {k} has size {n}, not 3", at[k]);

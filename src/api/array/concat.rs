@@ -28,10 +28,7 @@ impl Array {
         let call = CallSite::here("unstack");
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
         let reject = |fault, n| vec![self.reject(fault, call); n];
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return reject(fault, 1),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| reject(fault, 1));
         if !ty.spec.dim(at).is_empty() {
             // return one error for each slice, so that indexing the result does not panic
             let fault = errors::sharded_dim(ty, at, ": its slices are on different devices");
@@ -62,10 +59,7 @@ impl Array {
         let (sizes, call) = (sizes.as_ref(), CallSite::here("split"));
         let Ok(ty) = self.type_ref() else { return vec![self.clone(); sizes.len().max(1)] };
         let reject = |fault| vec![self.reject(fault, call); sizes.len().max(1)];
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return reject(fault),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| reject(fault));
         let total = sizes.iter().fold(0, |total: usize, n| total.saturating_add(*n));
         if total != ty.shape[at] {
             return reject(
@@ -102,10 +96,7 @@ impl Array {
         // the number of results follows from the type only if it is valid
         let failed = |array: Array| vec![array; count.clamp(1, MAX_ERROR_PIECES)];
         let Ok(ty) = self.type_ref() else { return failed(self.clone()) };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return failed(self.reject(fault, call)),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| failed(self.reject(fault, call)));
         let n = ty.shape[at];
         if count == 0 || !n.is_multiple_of(count) {
             let message = format!("dimension {at} of size {n} is not divisible into {count} equal pieces");

@@ -125,10 +125,7 @@ impl Array {
     }
     /// Implements [`Array::full`].
     fn full_at(ty: ArrayType, value: Term, call: CallSite<'_>) -> Array {
-        let sharding = match requested_sharding(&ty) {
-            Ok(sharding) => sharding,
-            Err(fault) => return reject_type(fault, &ty, call),
-        };
+        let sharding = ok_or_return!(requested_sharding(&ty), |fault| reject_type(fault, &ty, call));
         let value = match (value.arg(ty.dtype), &value) {
             (Ok(arg), _) => arg,
             (Err(fault), _) => return operand::reject(fault, &[value], call),
@@ -171,12 +168,10 @@ impl Array {
     }
     /// Implements [`Array::iota`].
     pub(super) fn iota_at(ty: ArrayType, d: usize, call: CallSite<'_>) -> Array {
-        let sharding = match requested_sharding(&ty)
-            .and_then(|s| super::dims::resolve_dim(d as i64, ty.rank()).map(|_| s))
-        {
-            Ok(sharding) => sharding,
-            Err(fault) => return reject_type(fault, &ty, call),
-        };
+        let sharding = ok_or_return!(
+            requested_sharding(&ty).and_then(|s| super::dims::resolve_dim(d as i64, ty.rank()).map(|_| s)),
+            |fault| reject_type(fault, &ty, call)
+        );
         apply1(prims::iota(explicit_type(&ty), d), &[], call).put_auto_axes(sharding, call)
     }
     /// Returns the values of a range, in steps of 1, as a vector of the range's element type.
@@ -338,10 +333,7 @@ impl Array {
     pub fn full_like_to(&self, value: impl Operand, out: Spec) -> Array {
         let call = CallSite::here("full_like_to");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let mesh = match self.mesh_for(out, ty.rank()) {
-            Ok(mesh) => mesh,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let mesh = ok_or_return!(self.mesh_for(out, ty.rank()), |fault| self.reject(fault, call));
         let new = Array::full_at(ArrayType { mesh, spec: out, ..fresh_type(ty) }, value.term(), call);
         if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, PcastTo::Varying, call) }
     }

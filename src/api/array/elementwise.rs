@@ -253,10 +253,7 @@ impl Array {
         let terms = [self.into(), low.term(), high.term()];
         let call = CallSite::here("clamp");
         // scalar bounds take the array's element type
-        let mut args = match operand::resolve_args(&terms, call) {
-            Ok(args) => args,
-            Err(poisoned) => return poisoned,
-        };
+        let mut args = ok_or_return!(operand::resolve_args(&terms, call), |poisoned| poisoned);
         args.swap(0, 1);
         let sources = [1, 0, 2].map(|number| UserOperand { index: number, ty: None, dims: None });
         apply1(Arc::new(Clamp), &args, call.with_operands(&|| operand::describe_all(&terms), &sources))
@@ -274,10 +271,7 @@ impl Array {
     }
     /// Implements [`Array::select`].
     pub(crate) fn select_at(&self, a: Term, b: Term, call: CallSite<'_>) -> Array {
-        let values = match operand::resolve_args(&[a.clone(), b.clone()], call) {
-            Ok(args) => args,
-            Err(poisoned) => return poisoned,
-        };
+        let values = ok_or_return!(operand::resolve_args(&[a.clone(), b.clone()], call), |poisoned| poisoned);
         let terms = [Term::Array(self.clone()), a, b];
         let types = terms.each_ref().map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None });
         let arrays: Vec<(usize, &ArrayType)> =
@@ -285,10 +279,8 @@ impl Array {
         let mut args = vec![ArrayOrLiteral::from(self)];
         args.extend(values);
         if arrays.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
-            let (shape, like) = match broadcast_type(&arrays) {
-                Ok(found) => found,
-                Err(fault) => return operand::reject(fault, &terms, call),
-            };
+            let (shape, like) =
+                ok_or_return!(broadcast_type(&arrays), |fault| operand::reject(fault, &terms, call));
             for arg in &mut args {
                 if let ArrayOrLiteral::Array(x) = arg {
                     *arg = x.broadcast_like(&shape, like.as_ref(), call).into();

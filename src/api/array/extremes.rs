@@ -44,10 +44,7 @@ impl Array {
     /// Implements [`Array::argmax`] and [`Array::argmin`].
     fn first_extreme(&self, dims: Dims, which: Extreme, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let axes = match dims.resolve(ty.rank()) {
-            Ok(axes) => axes,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let axes = ok_or_return!(dims.resolve(ty.rank()), |fault| self.reject(fault, call));
         let found = match axes[..] {
             [at] => self.index_of_extreme(at, which, call),
             _ if axes.len() == ty.rank() => self.flat_index_of_extreme(which, call),

@@ -182,10 +182,7 @@ impl Array {
     /// Transforms dimension `d`; `n` is the size of the real side of an inverse real transform.
     fn transform_dim(&self, kind: FftKind, d: i32, n: Option<usize>, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let axis = match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => axis,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let axis = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         if axis + 1 == ty.rank() {
             return self.transform_last(kind, 1, n, call);
         }

@@ -54,10 +54,9 @@ impl Array {
         let (from, to, call) = (from.into(), to.into(), CallSite::here("moveaxis"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = ty.rank();
-        let (from, to) = match from.resolve(rank).and_then(|from| Ok((from, to.resolve(rank)?))) {
-            Ok(both) => both,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let (from, to) =
+            ok_or_return!(from.resolve(rank).and_then(|from| Ok((from, to.resolve(rank)?))), |fault| self
+                .reject(fault, call));
         if from.len() != to.len() {
             let message = format!("it moves {} dimensions to {} positions", from.len(), to.len());
             let help = "give a position for each dimension that is moved";
@@ -82,10 +81,7 @@ impl Array {
     pub fn repeat(&self, n: usize, d: i32) -> Array {
         let call = CallSite::here("repeat");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         // [.., m, ..] → [.., m, n, ..] → [.., m·n, ..]
         let mut shape: Vec<usize> = ty.shape.to_vec();
         shape.insert(at + 1, n);
@@ -121,10 +117,7 @@ impl Array {
         let (Ok(ty), Ok(ct)) = (self.type_ref(), counts.type_ref()) else { return self.clone() };
         let terms = [Term::from(self), Term::from(counts)];
         let reject = |fault| operand::reject(fault, &terms, call);
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return reject(fault),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| reject(fault));
         if !ct.dtype.is_integer() || ct.shape[..] != [ty.shape[at]] {
             let message = format!("the counts are {ct}, but dimension {at} has size {}", ty.shape[at]);
             let kind = if ct.dtype.is_integer() { ErrorKind::Shape } else { ErrorKind::Dtype };
@@ -164,10 +157,7 @@ impl Array {
     pub fn roll(&self, by: i64, d: i32) -> Array {
         let call = CallSite::here("roll");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         self.roll_at(by, at, call)
     }
     /// Implements [`Array::roll`].
@@ -203,10 +193,7 @@ impl Array {
     pub fn shift(&self, by: i64, d: i32, fill: impl Operand) -> Array {
         let (fill, call) = (fill.term(), CallSite::here("shift"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         let n = i64::try_from(ty.shape[at]).unwrap_or(i64::MAX);
         let by = by.clamp(-n, n);
         let mut widths = vec![(0, 0, 0); ty.rank()];
@@ -229,10 +216,7 @@ impl Array {
     pub fn diff(&self, n: usize, d: i32) -> Array {
         let call = CallSite::here("diff");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match resolve_dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         let size = ty.shape[at];
         let axes = Axes::from(ty.spec.dim(at));
         let ways: usize = ty.mesh.iter().flat_map(|m| axes.iter().map(|a| m.extent(a))).product();

@@ -31,10 +31,7 @@ impl Array {
     /// Reduces over dimensions.
     fn reduce(&self, kind: Reduction, dims: Dims, out: Option<Spec>, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let axes = match dims.resolve(ty.rank()) {
-            Ok(axes) => axes,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let axes = ok_or_return!(dims.resolve(ty.rank()), |fault| self.reject(fault, call));
         let reduced = apply1(prims::reduce(kind, &axes, out), &[self.into()], call);
         if dims.keeps_dims() && !axes.is_empty() {
             let mut axes = axes;

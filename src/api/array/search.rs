@@ -159,13 +159,11 @@ impl Array {
             let text = format!("all operands must have one float type, not {ty}, {of} and {to}");
             return reject(ErrorKind::Dtype, text, "convert them: `.astype(F32)`");
         }
-        let n = match xs
-            .check_sorted_vector(&[self, ys], call)
-            .and_then(|n| ys.check_sorted_vector(&[], call).map(|_| n))
-        {
-            Ok(n) => n,
-            Err(poisoned) => return poisoned,
-        };
+        let n = ok_or_return!(
+            xs.check_sorted_vector(&[self, ys], call)
+                .and_then(|n| ys.check_sorted_vector(&[], call).map(|_| n)),
+            |poisoned| poisoned
+        );
         let after = xs.count_before(self, n, true, call);
         let after =
             after.binary_with(Binary::Min, n as i64 - 1, call).binary_with(Binary::Max, (n > 1) as i64, call);

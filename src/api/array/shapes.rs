@@ -354,10 +354,7 @@ impl Array {
     }
     /// Implements [`Array::pad`], given one width per dimension.
     pub(super) fn pad_at(&self, value: Term, widths: &[(i64, i64, usize)], call: CallSite<'_>) -> Array {
-        let args = match operand::resolve_args(&[self.into(), value], call) {
-            Ok(args) => args,
-            Err(poisoned) => return poisoned,
-        };
+        let args = ok_or_return!(operand::resolve_args(&[self.into(), value], call), |poisoned| poisoned);
         match &args[1] {
             ArrayOrLiteral::Lit(l) => apply1(prims::pad(widths, l.value), &args[..1], call),
             ArrayOrLiteral::Array(value) => {

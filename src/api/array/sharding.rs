@@ -94,16 +94,10 @@ impl Array {
     }
     /// Places the array on a mesh; `kinds` are the types of axes that `spec` may name.
     fn move_to(&self, mesh: &Mesh, spec: Spec, kinds: &[AxisType], call: CallSite<'_>) -> Array {
-        let ty = match self.type_ref() {
-            Ok(ty) => ty,
-            Err(_) => return self.clone(),
-        };
+        let Ok(ty) = self.type_ref() else { return self.clone() };
         let checked = check_spec(mesh, spec, ty.rank(), kinds)
             .and_then(|spec| check_divides(mesh, spec, &ty.shape).map(|()| spec));
-        let spec = match checked {
-            Ok(spec) => spec,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let spec = ok_or_return!(checked, |fault| self.reject(fault, call));
         match self.repr() {
             // a value without data only changes its type
             Repr::Concrete(c) if c.is_type_only() && innermost().is_none() => {

@@ -254,10 +254,7 @@ impl Array {
     /// Implements [`Array::quantile`] and [`Array::median`].
     fn quantile_at(&self, q: f64, d: i32, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let axis = match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => axis,
-            Err(fault) => return self.reject(fault, call),
-        };
+        let axis = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
         let n = ty.shape[axis];
         let fault = match () {
             () if !ty.dtype.is_float() => {
@@ -413,10 +410,7 @@ impl Array {
         island: impl Fn(Spec, usize) -> (String, Spec),
     ) -> Vec<Array> {
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
-        let axis = match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => axis,
-            Err(fault) => return vec![self.reject(fault, call)],
-        };
+        let axis = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| vec![self.reject(fault, call)]);
         let sharded = needs_unsharded_dim(ty, axis, |spec| {
             let (code, out) = island(spec, axis);
             (code, out.to_string())
@@ -463,10 +457,7 @@ fn sort_all(arrays: &[Array], keys: usize, d: i32, call: CallSite<'_>) -> Vec<Ar
         Some(Err(_)) => return reject(arrays[0].clone()),
         None => 1,
     };
-    let axis = match resolve_dim(d.into(), rank) {
-        Ok(axis) => axis,
-        Err(fault) => return reject(arrays[0].reject(fault, call)),
-    };
+    let axis = ok_or_return!(resolve_dim(d.into(), rank), |fault| reject(arrays[0].reject(fault, call)));
     let complex: Vec<bool> = arrays.iter().map(Array::is_complex).collect();
     let part = |a: &Array| if a.is_complex() { a.real_imag(call).to_vec() } else { vec![a.clone()] };
     let parts: Vec<Array> = arrays.iter().flat_map(part).collect();

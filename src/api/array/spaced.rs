@@ -81,10 +81,8 @@ impl Array {
         if let Err(poisoned) = check_vector(&ty, call) {
             return poisoned;
         }
-        let sharding = match check_requested_sharding(&ty, true) {
-            Ok(sharding) => sharding,
-            Err(fault) => return reject_type(fault, &ty, call),
-        };
+        let sharding =
+            ok_or_return!(check_requested_sharding(&ty, true), |fault| reject_type(fault, &ty, call));
         let num = ty.shape[0];
         let steps = if endpoint { num.saturating_sub(1) } else { num };
         let at = |i: usize| {

@@ -286,10 +286,7 @@ impl Array {
         };
         let terms = [Term::from(self), Term::from(weights)];
         let reject = |fault| operand::reject(fault, &terms, call);
-        let axes = match dims.resolve(ty.rank()) {
-            Ok(axes) => axes,
-            Err(fault) => return reject(fault),
-        };
+        let axes = ok_or_return!(dims.resolve(ty.rank()), |fault| reject(fault));
         let along = match axes[..] {
             [d] if wt.rank() == 1 && ty.rank() > 1 && wt.shape[0] == ty.shape[d] => Some(d),
             _ if wt.shape == ty.shape => None,

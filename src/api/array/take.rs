@@ -238,10 +238,10 @@ impl Array {
             return poison(error);
         }
         let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
-        let axis = match check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())) {
-            Ok(axis) => axis,
-            Err(fault) => return operand::reject(fault, &[self.into(), indices.into()], call),
-        };
+        let axis =
+            ok_or_return!(check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())), |fault| {
+                operand::reject(fault, &[self.into(), indices.into()], call)
+            });
         let numbers = index_vectors(&[indices.resolve_negative(ty.shape[axis], call)], call);
         let at = GatherIndices {
             dims: GatherDims::rows(ty.rank(), axis, of.rank(), options.out_of_bounds()),
@@ -262,10 +262,10 @@ impl Array {
         }
         let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
         let reject = |fault| operand::reject(fault, &[self.into(), indices.into()], call);
-        let axis = match check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())) {
-            Ok(axis) => axis,
-            Err(fault) => return reject(fault),
-        };
+        let axis =
+            ok_or_return!(check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())), |fault| {
+                reject(fault)
+            });
         let fits = |d: usize| d == axis || ty.shape[d] == of.shape[d] || ty.shape[d] == 1 || of.shape[d] == 1;
         if of.rank() != ty.rank() {
             let message =

@@ -31,10 +31,7 @@ impl Key {
     pub fn permutation(&self, x: &Array, d: i32) -> Array {
         let call = CallSite::here("permutation");
         let Ok(ty) = x.ty() else { return x.clone() };
-        let axis = match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => axis,
-            Err(fault) => return x.reject(fault, call),
-        };
+        let axis = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| x.reject(fault, call));
         let n = ty.shape[axis];
         if ty.rank() == 1 {
             return self.shuffle_vector(x.clone(), n);
