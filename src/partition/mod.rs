@@ -22,8 +22,9 @@
 //! other modules are `layout` (how a dimension is split), `boxes` (boxes of indices), `access` and
 //! `reshape_boxes` (the strided boxes that a step reads), `work` (a count of boxes and candidates
 //! for tests), `program` (the result, printed by `print`), `collective` (the record of each
-//! collective), `buffers` (the per-device program as operations over buffers), `fusion` (which of
-//! these operations run as one kernel), `fused` (a prediction of this for one device),
+//! collective), `columns` (tables as text), `buffers` (the per-device program as operations over
+//! buffers), `fusion` (which of these operations run as one kernel), `fused` (a prediction of this
+//! for one device),
 //! `memory` (peak memory per device), `transfers` (the blocks that a device receives, and from
 //! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
 //! propagation, which runs before lowering) and `plan` (the performance model). Both
@@ -92,6 +93,7 @@ mod assign;
 pub mod boxes;
 pub(crate) mod buffers;
 mod collective;
+mod columns;
 mod cost;
 mod draft;
 pub(crate) mod fused;
@@ -112,7 +114,6 @@ mod tree_reduce;
 mod work;
 
 pub use crate::partition::collective::{Collective, CollectiveKind, Collectives};
-pub(crate) use crate::partition::report::table::{PHASE_COLUMN, SCOPE_COLUMN};
 #[doc(hidden)]
 pub use assign::Partitioned;
 pub(crate) use cost::compute::TransferPrices;

@@ -7,13 +7,35 @@ use crate::core::util::text::escape;
 use std::fmt::Write;
 
 /// One cell of a page's table.
-pub(super) enum PageCell {
+enum PageCell {
     /// A text.
     Text(String),
     /// A source location, shown as a link; empty if `None`.
     Line(Option<SourceLocation>),
     /// A number to sort by, and its text.
     Figure(f64, String),
+}
+
+/// A column of a page's table: its name, and the cell of a row.
+pub(super) struct PageColumn<'a, R> {
+    name: &'a str,
+    cell: Box<dyn Fn(&R) -> PageCell + 'a>,
+}
+impl<'a, R> PageColumn<'a, R> {
+    pub(super) fn text(name: &'a str, text: impl Fn(&R) -> String + 'a) -> Self {
+        PageColumn { name, cell: Box::new(move |r| PageCell::Text(text(r))) }
+    }
+    pub(super) fn line(name: &'a str, source: impl Fn(&R) -> Option<SourceLocation> + 'a) -> Self {
+        PageColumn { name, cell: Box::new(move |r| PageCell::Line(source(r))) }
+    }
+    /// Returns a column of numbers, which are shown as `text` formats them.
+    pub(super) fn figure(
+        name: &'a str,
+        value: impl Fn(&R) -> f64 + 'a,
+        text: impl Fn(f64) -> String + 'a,
+    ) -> Self {
+        PageColumn { name, cell: Box::new(move |r| PageCell::Figure(value(r), text(value(r)))) }
+    }
 }
 
 /// Formats a source location as `file:line`; an empty string if `None`.
@@ -23,11 +45,11 @@ pub(super) fn location_text(source: Option<SourceLocation>) -> String {
 
 /// Returns an HTML page with figures and a table.
 /// `source` is prepended to each file's name, so that source locations are links.
-pub(super) fn page(
+pub(super) fn page<R>(
     title: &str,
     head: &[(&str, String)],
-    columns: &[&str],
-    rows: Vec<Vec<PageCell>>,
+    columns: &[PageColumn<'_, R>],
+    rows: &[R],
     source: &str,
 ) -> String {
     let mut page = String::from(PAGE_HEAD);
@@ -36,14 +58,14 @@ pub(super) fn page(
         let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escape(figure));
     }
     page += "</dl>\n<table>\n<thead><tr>";
-    for name in columns {
-        let _ = write!(page, "<th><button>{name}</button></th>");
+    for column in columns {
+        let _ = write!(page, "<th><button>{}</button></th>", column.name);
     }
     page += "</tr></thead>\n<tbody>\n";
     for row in rows {
         page += "<tr>";
-        for cell in row {
-            let _ = match cell {
+        for column in columns {
+            let _ = match (column.cell)(row) {
                 PageCell::Text(text) => write!(page, "<td>{}</td>", escape(&text)),
                 PageCell::Line(None) => write!(page, "<td></td>"),
                 PageCell::Line(Some(p)) => {

@@ -1,12 +1,12 @@
 //! Profiles: timelines of the devices or workers in a measured run, and comparisons with a plan.
 
-use super::html::{PageCell, location_text, page};
+use super::html::{PageColumn, location_text, page};
 use super::{EntryKind, Plan};
 use crate::core::diagnostic::SourceLocation;
 use crate::core::util::small_sort;
-use crate::core::util::text::{scaled, table};
+use crate::core::util::text::scaled;
 use crate::ir::program::{Phase, ScopePath};
-use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
+use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;
 
 /// The activity of a device or a worker.
@@ -181,23 +181,20 @@ impl Timeline {
 
     /// Returns the profile as an HTML page, in the form of [`Plan::to_html`].
     pub fn to_html(&self, source: &str) -> String {
-        let figure = |value: f64| PageCell::Figure(value, scaled(value, "s"));
-        let row = |r: TimelineRow<'_>| {
-            vec![
-                PageCell::Line(r.first.source),
-                PageCell::Text(r.first.op.clone()),
-                PageCell::Text(r.first.scope.to_string()),
-                PageCell::Text(r.first.activity.name().into()),
-                PageCell::Text(r.first.phase_name().into()),
-                figure(r.busiest),
-                figure(r.total),
-                PageCell::Figure(r.runs as f64, r.runs.to_string()),
-            ]
-        };
         let busiest = format!("busiest {}", self.track_name());
-        let columns =
-            ["line", "operation", SCOPE_COLUMN, "what", PHASE_COLUMN, &busiest, "all together", "runs"];
-        page(&self.title(), &self.head(), &columns, self.rows().into_iter().map(row).collect(), source)
+        let seconds = |x: f64| scaled(x, "s");
+        type Column<'a, 'r> = PageColumn<'a, TimelineRow<'r>>;
+        let columns = [
+            Column::line("line", |r| r.first.source),
+            Column::text("operation", |r| r.first.op.clone()),
+            Column::text(SCOPE_COLUMN, |r| r.first.scope.to_string()),
+            Column::text("what", |r| r.first.activity.name().into()),
+            Column::text(PHASE_COLUMN, |r| r.first.phase_name().into()),
+            Column::figure(&busiest, |r| r.busiest, seconds),
+            Column::figure("all together", |r| r.total, seconds),
+            Column::figure("runs", |r| r.runs as f64, |n| (n as u64).to_string()),
+        ];
+        page(&self.title(), &self.head(), &columns, &self.rows(), source)
     }
 
     /// Compares the measured times with a plan, for each operation and source line.
@@ -277,36 +274,19 @@ impl fmt::Display for Timeline {
             writeln!(f, "  {name:<12} {figure}")?;
         }
         let all = self.rows();
-        let head = [
-            &format!("busiest {}", self.track_name()),
-            "all together",
-            "runs",
-            "what",
-            PHASE_COLUMN,
-            "operation",
-            SCOPE_COLUMN,
-            "line",
+        let busiest = format!("busiest {}", self.track_name());
+        type Column<'a, 'r> = TableColumn<'a, TimelineRow<'r>>;
+        let columns = [
+            Column::number(&busiest, |r| scaled(r.busiest, "s")),
+            Column::number("all together", |r| scaled(r.total, "s")),
+            Column::number("runs", |r| r.runs.to_string()),
+            Column::text("what", |r| r.first.activity.name().into()),
+            Column::phase(&all, |r| r.first.phase),
+            Column::text("operation", |r| r.first.op.clone()),
+            Column::scope(&all, |r| &r.first.scope),
+            Column::text("line", |r| location_text(r.first.source)),
         ];
-        let mut rows = vec![head.map(String::from).to_vec()];
-        for r in all.iter().take(MAX_ROWS) {
-            rows.push(vec![
-                scaled(r.busiest, "s"),
-                scaled(r.total, "s"),
-                r.runs.to_string(),
-                r.first.activity.name().into(),
-                r.first.phase_name().into(),
-                r.first.op.clone(),
-                r.first.scope.to_string(),
-                location_text(r.first.source),
-            ]);
-        }
-        if all.iter().all(|r| r.first.scope.name().is_none()) {
-            rows.iter_mut().for_each(|r| drop(r.remove(6)));
-        }
-        if all.iter().all(|r| r.first.phase.unwrap_or_default() == Phase::Forward) {
-            rows.iter_mut().for_each(|r| drop(r.remove(4)));
-        }
-        f.write_str(&table(&rows, |k| k < 3))?;
+        f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         match all.len().saturating_sub(MAX_ROWS) {
             0 => Ok(()),
             more => writeln!(f, "and {more} shorter ones"),
@@ -316,27 +296,31 @@ impl fmt::Display for Timeline {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratio = |planned: f64, measured: f64| {
-            if planned > 0.0 { format!("{:.2}", measured / planned) } else { "–".into() }
+        let ratio = |r: &ComparisonRow| match r.planned > 0.0 {
+            true => format!("{:.2}", r.measured / r.planned),
+            false => "–".into(),
         };
-        let head = ["planned", "measured", "ratio", PHASE_COLUMN, "operation", SCOPE_COLUMN, "line"];
-        let row = |planned, measured, phase: &str, op: &str, scope: &ScopePath, source| {
-            let figures = [scaled(planned, "s"), scaled(measured, "s"), ratio(planned, measured)];
-            figures
-                .into_iter()
-                .chain([phase.into(), op.into(), scope.to_string(), location_text(source)])
-                .collect::<Vec<String>>()
+        let whole = ComparisonRow {
+            op: "one call".into(),
+            source: None,
+            scope: ScopePath::default(),
+            phase: Phase::Forward,
+            planned: self.planned,
+            measured: self.measured,
         };
-        let mut rows = vec![head.map(String::from).to_vec()];
-        rows.push(row(self.planned, self.measured, "", "one call", &ScopePath::default(), None));
-        let each = self.rows.iter().take(MAX_ROWS);
-        rows.extend(each.map(|r| row(r.planned, r.measured, r.phase.name(), &r.op, &r.scope, r.source)));
-        if self.rows.iter().all(|r| r.scope.name().is_none()) {
-            rows.iter_mut().for_each(|r| drop(r.remove(5)));
-        }
-        if self.rows.iter().all(|r| r.phase == Phase::Forward) {
-            rows.iter_mut().for_each(|r| drop(r.remove(3)));
-        }
-        f.write_str(&table(&rows, |k| k < 3))
+        // The row of the whole call has no phase.
+        let rows: Vec<(&ComparisonRow, Option<Phase>)> =
+            std::iter::once((&whole, None)).chain(self.rows.iter().map(|r| (r, Some(r.phase)))).collect();
+        type Column<'a, 'r> = TableColumn<'a, (&'r ComparisonRow, Option<Phase>)>;
+        let columns = [
+            Column::number("planned", |(r, _)| scaled(r.planned, "s")),
+            Column::number("measured", |(r, _)| scaled(r.measured, "s")),
+            Column::number("ratio", |(r, _)| ratio(r)),
+            Column::phase(&rows, |(_, phase)| *phase),
+            Column::text("operation", |(r, _)| r.op.clone()),
+            Column::scope(&rows, |(r, _)| &r.scope),
+            Column::text("line", |(r, _)| location_text(r.source)),
+        ];
+        f.write_str(&text_table(&columns, &rows[..rows.len().min(MAX_ROWS + 1)], None))
     }
 }

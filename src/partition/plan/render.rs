@@ -1,11 +1,10 @@
 //! Output of plans: a text table and an HTML page.
 
-use super::html::{PageCell, location_text, page};
+use super::html::{PageColumn, location_text, page};
 use super::{EntryKind, Plan, PlanEntry};
 use crate::core::util::small_sort;
-use crate::core::util::text::{scaled, table};
-use crate::ir::program::Phase;
-use crate::partition::{PHASE_COLUMN, SCOPE_COLUMN};
+use crate::core::util::text::scaled;
+use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;
 
 impl EntryKind {
@@ -84,39 +83,24 @@ impl Plan {
     /// `source` is prepended to the name of each source file, so that source locations are links.
     /// It may be a folder, or the address of a site that shows the files.
     pub fn to_html(&self, source: &str) -> String {
-        let figure = |value: f64, unit| PageCell::Figure(value, scaled(value, unit));
-        let row = |r: PlanRow<'_>| {
-            vec![
-                PageCell::Line(r.first.source),
-                PageCell::Text(r.first.op.clone()),
-                PageCell::Text(r.first.scope.to_string()),
-                PageCell::Text(r.first.kind.name()),
-                PageCell::Text(r.first.phase.name().into()),
-                PageCell::Text(r.first.bound.name().into()),
-                figure(r.seconds, "s"),
-                figure(r.exposed, "s"),
-                PageCell::Figure(r.exposed, format!("{:.1}", self.share(r.exposed))),
-                PageCell::Figure(r.count as f64, r.count.to_string()),
-                figure(r.flops, ""),
-                figure(r.bytes, "B"),
-            ]
-        };
-        let title = format!("{} × {}", self.devices, self.machine.name());
+        let seconds = |x: f64| scaled(x, "s");
+        type Column<'a, 'r> = PageColumn<'a, PlanRow<'r>>;
         let columns = [
-            "line",
-            "operation",
-            SCOPE_COLUMN,
-            "what",
-            PHASE_COLUMN,
-            "bound by",
-            "seconds",
-            "not hidden",
-            "share %",
-            "times",
-            "operations",
-            "bytes",
+            Column::line("line", |r| r.first.source),
+            Column::text("operation", |r| r.first.op.clone()),
+            Column::text(SCOPE_COLUMN, |r| r.first.scope.to_string()),
+            Column::text("what", |r| r.first.kind.name()),
+            Column::text(PHASE_COLUMN, |r| r.first.phase.name().into()),
+            Column::text("bound by", |r| r.first.bound.name().into()),
+            Column::figure("seconds", |r| r.seconds, seconds),
+            Column::figure("not hidden", |r| r.exposed, seconds),
+            Column::figure("share %", |r| r.exposed, |x| format!("{:.1}", self.share(x))),
+            Column::figure("times", |r| r.count as f64, |n| (n as u64).to_string()),
+            Column::figure("operations", |r| r.flops, |x| scaled(x, "")),
+            Column::figure("bytes", |r| r.bytes, |x| scaled(x, "B")),
         ];
-        page(&title, &self.head(), &columns, self.rows().into_iter().map(row).collect(), source)
+        let title = format!("{} × {}", self.devices, self.machine.name());
+        page(&title, &self.head(), &columns, &self.rows(), source)
     }
 }
 
@@ -136,40 +120,20 @@ impl fmt::Display for Plan {
         if all.is_empty() {
             return Ok(());
         }
-        let head = [
-            "time",
-            "not hidden",
-            "share",
-            "times",
-            "bound by",
-            PHASE_COLUMN,
-            "what",
-            "operation",
-            SCOPE_COLUMN,
-            "line",
+        type Column<'a, 'r> = TableColumn<'a, PlanRow<'r>>;
+        let columns = [
+            Column::number("time", |r| scaled(r.seconds, "s")),
+            Column::number("not hidden", |r| scaled(r.exposed, "s")),
+            Column::number("share", |r| format!("{:.1} %", self.share(r.exposed))),
+            Column::number("times", |r| r.count.to_string()),
+            Column::text("bound by", |r| r.first.bound.name().into()),
+            Column::phase(&all, |r| Some(r.first.phase)),
+            Column::text("what", |r| r.first.kind.name()),
+            Column::text("operation", |r| r.first.op.clone()),
+            Column::scope(&all, |r| &r.first.scope),
+            Column::text("line", |r| location_text(r.first.source)),
         ];
-        let mut rows = vec![head.map(String::from).to_vec()];
-        for r in all.iter().take(MAX_ROWS) {
-            rows.push(vec![
-                scaled(r.seconds, "s"),
-                scaled(r.exposed, "s"),
-                format!("{:.1} %", self.share(r.exposed)),
-                r.count.to_string(),
-                r.first.bound.name().into(),
-                r.first.phase.name().into(),
-                r.first.kind.name(),
-                r.first.op.clone(),
-                r.first.scope.to_string(),
-                location_text(r.first.source),
-            ]);
-        }
-        if all.iter().all(|r| r.first.scope.name().is_none()) {
-            rows.iter_mut().for_each(|r| drop(r.remove(8)));
-        }
-        if all.iter().all(|r| r.first.phase == Phase::Forward) {
-            rows.iter_mut().for_each(|r| drop(r.remove(5)));
-        }
-        f.write_str(&table(&rows, |k| k < 4))?;
+        f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         if all.len() > MAX_ROWS {
             let rest = all[MAX_ROWS..].iter().fold(0.0, |t, r| t + r.exposed);
             writeln!(f, "and {} shorter ones: {}", all.len() - MAX_ROWS, scaled(rest, "s"))?;

@@ -1,15 +1,9 @@
 //! The table of a program's collectives, with the source location that caused each.
 
 use crate::core::diagnostic::terminal;
-use crate::core::util::text::{column_widths, columns, pad, wrap};
-use crate::ir::program::Phase;
 use crate::partition::collective::{Collective, Collectives};
+use crate::partition::columns::{TableColumn, text_table};
 use std::fmt;
-
-/// The header of the column for the phase: forward, recomputed or backward.
-pub(crate) const PHASE_COLUMN: &str = "phase";
-/// The header of the column for the named scopes.
-pub(crate) const SCOPE_COLUMN: &str = "scope";
 
 /// Formats a count.
 /// Estimates are marked with `≈`.
@@ -47,8 +41,8 @@ impl Collectives {
         let _ = writeln!(std::io::stdout(), "{}", self.table(terminal::stdout()).trim_end());
     }
     /// Returns the table.
-    /// `width` is the width to wrap to, `None` for no wrapping.
-    fn table(&self, width: Option<usize>) -> String {
+    /// `columns` is the width to wrap to, `None` for no wrapping.
+    fn table(&self, columns: Option<usize>) -> String {
         let peak = format!(
             "peak memory: {} bytes per device{}\n",
             format_estimate(self.peak_bytes, !self.estimated),
@@ -57,70 +51,24 @@ impl Collectives {
         if self.list.is_empty() {
             return format!("no collectives; {peak}");
         }
-        // the phase column is omitted if all rows are forward
-        let phases = self.list.iter().any(|c| c.phase != Phase::Forward);
-        // and so is the scope column if no row is in a scope
-        let scopes = self.list.iter().any(|c| c.scope.name().is_some());
-        let row = |c: &Collective| {
-            let line = c.location.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
-            [
-                c.kind.to_string(),
-                c.axes.to_string(),
-                format_estimate(c.bytes_per_device, c.exact) + &format_bytes(c.bytes_per_device),
-                format_estimate(c.total_bytes, c.exact) + &format_bytes(c.total_bytes),
-                format_estimate(c.messages, c.messages_exact),
-                format_count(c),
-                c.phase.name().into(),
-                c.op.clone(),
-                c.scope.to_string(),
-                line,
-                c.reason.clone(),
-            ]
-        };
-        let head = [
-            "kind",
-            "axes",
-            "bytes/device",
-            "bytes",
-            "messages",
-            "times",
-            PHASE_COLUMN,
-            "operation",
-            SCOPE_COLUMN,
-            "line",
-            "reason",
-        ]
-        .map(String::from);
-        let rows: Vec<[String; 11]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
-        let widths = column_widths(&rows);
-        let shown = |k: &usize| (phases || *k != 6) && (scopes || *k != 8);
-        let before: usize = (0..10).filter(shown).map(|k| widths[k] + 2).sum();
-        let mut out = String::new();
-        for r in &rows {
-            let mut line = String::new();
-            for (k, cell) in r.iter().enumerate().filter(|(k, _)| shown(k)) {
-                // numbers are aligned at the right
-                line += &match k {
-                    10 => match width {
-                        // wrap to the remaining width, or put the reason on separate lines if the
-                        // terminal is narrow
-                        Some(all) if all >= before + 24 => {
-                            wrap(cell, all - before).join(&format!("\n{:before$}", ""))
-                        }
-                        Some(all) if all < before + columns(cell) => {
-                            format!("\n    {}", wrap(cell, all.max(44) - 4).join("\n    "))
-                        }
-                        _ => cell.clone(),
-                    },
-                    _ => pad(cell, widths[k], (2..=5).contains(&k)) + "  ",
-                };
-            }
-            for part in line.lines() {
-                out += part.trim_end();
-                out.push('\n');
-            }
-        }
-        out + &peak
+        let rows = &self.list;
+        let bytes = |n: u64, exact: bool| format_estimate(n, exact) + &format_bytes(n);
+        let line = |c: &Collective| c.location.map(|p| format!("{}:{}", p.file(), p.line()));
+        type Column<'a> = TableColumn<'a, Collective>;
+        let table = [
+            Column::text("kind", |c| c.kind.to_string()),
+            Column::text("axes", |c| c.axes.to_string()),
+            Column::number("bytes/device", |c| bytes(c.bytes_per_device, c.exact)),
+            Column::number("bytes", |c| bytes(c.total_bytes, c.exact)),
+            Column::number("messages", |c| format_estimate(c.messages, c.messages_exact)),
+            Column::number("times", format_count),
+            Column::phase(rows, |c| Some(c.phase)),
+            Column::text("operation", |c| c.op.clone()),
+            Column::scope(rows, |c| &c.scope),
+            Column::text("line", |c| line(c).unwrap_or_default()),
+            Column::text("reason", |c| c.reason.clone()),
+        ];
+        text_table(&table, rows, columns) + &peak
     }
 }
 
@@ -138,6 +86,7 @@ impl fmt::Display for Collectives {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::program::Phase;
     use crate::partition::collective::{CollectiveKind, CollectiveRole};
 
     #[test]
