@@ -53,7 +53,7 @@ macro_rules! files {
     };
 }
 files! { nothing_runs: types layout }
-files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced random own }
+files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced random own functions }
 files! { two: broadcasting matmul einsum transpose broadcast_in_dim creation reshard convert x64 slicing concatenate control
 unsupported grad derivatives shard_map smap collectives vma manual_grad algorithms programs auto
 convolution dynamic_slice fft gather linalg segments sorting windows }

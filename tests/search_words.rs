@@ -50,8 +50,12 @@ const WORDS: [&str; 36] = [
 fn searchable() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for file in library_sources(&["src", "derive/src"]) {
-        // in a file whose macros define public functions, every word may be the name of one
-        let has_macro = file.lines.iter().any(|line| line.contains("pub fn $"));
+        // in a file whose macros define public functions, every word may be the name of one, and so
+        // in the table of scalar functions
+        let defines_methods = |line: &String| {
+            ["pub fn $", "macro_rules! scalar_functions"].iter().any(|text| line.contains(text))
+        };
+        let has_macro = file.lines.iter().any(defines_methods);
         let tokens: Vec<&Token> = file.tokens.iter().filter(|t| !t.is_comment()).collect();
         for (k, token) in tokens.iter().enumerate() {
             let follows = |words: &[&str]| k > 0 && words.iter().any(|word| tokens[k - 1].is(word));

@@ -141,8 +141,15 @@ impl<'v, 'a> Args<'v, 'a> {
     }
 }
 
-/// Defines the methods of arrays by name, each with the kinds of its arguments.
-macro_rules! methods { ($($name:ident($($kind:ident),*))*) => {
+/// Defines the methods of arrays by name: those of the table of scalar functions, then these, each
+/// with the kinds of its arguments.
+macro_rules! methods {
+    (
+        [$($other:ident($($arg:ident),*))*]
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        $($rest:tt)*
+    ) => { methods! { $($name())* $($other($($arg),*))* } };
+    ($($name:ident($($kind:ident),*))*) => {
     const METHODS: &[&str] = &[$(stringify!($name)),*];
     fn of_array(x: &Array, name: &str, args: &mut Args<'_, '_>) -> Result<Option<Array>, ErrorResponse> {
         Ok(Some(match name {
@@ -154,11 +161,10 @@ macro_rules! methods { ($($name:ident($($kind:ident),*))*) => {
             _ => return Ok(None),
         }))
     }
-} }
-methods! {
-    sign() abs() floor() ceil() round() exp() exp2() expm1() log() log1p() sin() cos() tan() asin() acos() atan() sinh() cosh() tanh()
-    asinh() acosh() atanh() sqrt() rsqrt() cbrt() logistic() erf() erf_inv() is_finite() square() reciprocal() relu() silu() softplus()
-    stop_gradient() gelu() is_nan() real() imag() conj() angle()
+    };
+}
+atmesh::scalar_functions! { methods
+    is_finite() square() reciprocal() relu() silu() softplus() stop_gradient() gelu() is_nan() real() imag() conj() angle()
     maximum(operand) minimum(operand) pow(operand) atan2(operand) hypot(operand) eq(operand) ne(operand) lt(operand) le(operand)
     gt(operand) ge(operand) select(operand, operand) clamp(operand, operand) astype(dtype) powi(number)
     sum(dims) sum_to(dims, spec) prod(dims) max(dims) min(dims) any(dims) all(dims) mean(dims) var(dims) std(dims) logsumexp(dims)

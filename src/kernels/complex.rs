@@ -265,52 +265,6 @@ fn nan<T: RealPart>(z: Complex<T>) -> bool {
     z.re != z.re || z.im != z.im
 }
 
-macro_rules! els {
-    ($($name:ident $n:literal $D:ty, |$a:ident, $b:ident| $e:expr;)*) => { $(
-        struct $name<T>(PhantomData<T>);
-        impl<T: RealPart> ElementFn for $name<T> {
-            type A = Complex<T>;
-            type B = Complex<T>;
-            type C = u8;
-            type D = $D;
-            const ARITY: usize = $n;
-            #[inline(always)]
-            fn f<const L: u8>($a: Complex<T>, $b: Complex<T>, _: u8, _: &Constants) -> $D {
-                let _ = $b;
-                $e
-            }
-        }
-    )* };
-}
-els! {
-    Minus 1 Complex<T>, |a, b| Complex { re: -a.re, im: -a.im };
-    Conj 1 Complex<T>, |a, b| Complex { re: a.re, im: -a.im };
-    Flush 1 Complex<T>, |a, b| Complex { re: a.re.flush(), im: a.im.flush() };
-    Real 1 T, |a, b| a.re;
-    Imag 1 T, |a, b| a.im;
-    Abs 1 T, |a, b| T::from_f64(modulus(wide(a)));
-    Sign 1 Complex<T>, |a, b| round(sign(wide(a)));
-    Exp 1 Complex<T>, |a, b| round(exp(wide(a)));
-    Log 1 Complex<T>, |a, b| round(log(wide(a)));
-    Sqrt 1 Complex<T>, |a, b| round(sqrt(wide(a)));
-    Rsqrt 1 Complex<T>, |a, b| round(div(Complex { re: 1.0, im: 0.0 }, sqrt(wide(a))));
-    Sin 1 Complex<T>, |a, b| round(rotate_argument(sinh, wide(a)));
-    Cos 1 Complex<T>, |a, b| round(cosh(Complex { re: -a.im.to_f64(), im: a.re.to_f64() }));
-    Tan 1 Complex<T>, |a, b| round(rotate_argument(tanh, wide(a)));
-    Sinh 1 Complex<T>, |a, b| round(sinh(wide(a)));
-    Cosh 1 Complex<T>, |a, b| round(cosh(wide(a)));
-    Tanh 1 Complex<T>, |a, b| round(tanh(wide(a)));
-    Plus 2 Complex<T>, |a, b| Complex { re: a.re + b.re, im: a.im + b.im };
-    Less 2 Complex<T>, |a, b| Complex { re: a.re - b.re, im: a.im - b.im };
-    Times 2 Complex<T>, |a, b| times(a, b);
-    Div 2 Complex<T>, |a, b| round(div(wide(a), wide(b)));
-    Pow 2 Complex<T>, |a, b| round(pow(wide(a), wide(b)));
-    Max 2 Complex<T>, |a, b| lexicographic_max(a, b);
-    Min 2 Complex<T>, |a, b| lexicographic_min(a, b);
-    Eq 2 u8, |a, b| (a.re == b.re && a.im == b.im) as u8;
-    Ne 2 u8, |a, b| (a.re != b.re || a.im != b.im) as u8;
-}
-
 /// The complex number with the given real and imaginary parts.
 struct FromParts<T>(PhantomData<T>);
 impl<T: RealPart> ElementFn for FromParts<T> {
@@ -333,38 +287,69 @@ pub(super) fn from_parts(part: DType) -> Option<SliceKernel> {
     }
 }
 
-/// Returns the kernel of a function on complex numbers.
-pub(super) fn select<C: ComplexNumber>(fun: ScalarOp, h: KernelVariant) -> Option<SliceKernel> {
-    table::<C::Part>(fun, h)
+/// Defines the functions on complex numbers whose parts have type `T`.
+///
+/// A row is `maker Function(operands) -> Result = result;`, where the makers are the functions of
+/// `elementwise`.
+macro_rules! complex_functions {
+    ($($maker:ident $name:ident($a:ident $(, $b:ident)?) -> $D:ty = $e:expr;)*) => {
+        fn kernel<T: RealPart>(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel> {
+            $(
+                struct $name<T>(PhantomData<T>);
+                impl<T: RealPart> ElementFn for $name<T> {
+                    type A = Complex<T>;
+                    type B = Complex<T>;
+                    type C = u8;
+                    type D = $D;
+                    const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
+                    #[inline(always)]
+                    fn f<const L: u8>(x: Complex<T>, y: Complex<T>, _: u8, _: &Constants) -> $D {
+                        let $a = x;
+                        $(let $b = y;)?
+                        let _ = y;
+                        $e
+                    }
+                }
+            )*
+            Some(match op {
+                $(ScalarOp::$name => complex_functions!(@make $maker how, $name<T>),)*
+                _ => return None,
+            })
+        }
+    };
+    (@make narrow $how:ident, $E:ty) => { narrow::<$E>($how) };
+    (@make scalar $how:ident, $E:ty) => { scalar::<$E>() };
 }
-fn table<T: RealPart>(fun: ScalarOp, h: KernelVariant) -> Option<SliceKernel> {
-    Some(match fun {
-        ScalarOp::Neg => narrow::<Minus<T>>(h),
-        ScalarOp::Conj => narrow::<Conj<T>>(h),
-        ScalarOp::FlushSubnormals => narrow::<Flush<T>>(h),
-        ScalarOp::Real => narrow::<Real<T>>(h),
-        ScalarOp::Imag => narrow::<Imag<T>>(h),
-        ScalarOp::Add => narrow::<Plus<T>>(h),
-        ScalarOp::Sub => narrow::<Less<T>>(h),
-        ScalarOp::Mul => narrow::<Times<T>>(h),
-        ScalarOp::Abs => scalar::<Abs<T>>(),
-        ScalarOp::Sign => scalar::<Sign<T>>(),
-        ScalarOp::Exp => scalar::<Exp<T>>(),
-        ScalarOp::Log => scalar::<Log<T>>(),
-        ScalarOp::Sqrt => scalar::<Sqrt<T>>(),
-        ScalarOp::Rsqrt => scalar::<Rsqrt<T>>(),
-        ScalarOp::Sin => scalar::<Sin<T>>(),
-        ScalarOp::Cos => scalar::<Cos<T>>(),
-        ScalarOp::Tan => scalar::<Tan<T>>(),
-        ScalarOp::Sinh => scalar::<Sinh<T>>(),
-        ScalarOp::Cosh => scalar::<Cosh<T>>(),
-        ScalarOp::Tanh => scalar::<Tanh<T>>(),
-        ScalarOp::Div => scalar::<Div<T>>(),
-        ScalarOp::Pow => scalar::<Pow<T>>(),
-        ScalarOp::Max => scalar::<Max<T>>(),
-        ScalarOp::Min => scalar::<Min<T>>(),
-        ScalarOp::Eq => scalar::<Eq<T>>(),
-        ScalarOp::Ne => scalar::<Ne<T>>(),
-        _ => return None,
-    })
+complex_functions! {
+    narrow Neg(a) -> Complex<T> = Complex { re: -a.re, im: -a.im };
+    narrow Conj(a) -> Complex<T> = Complex { re: a.re, im: -a.im };
+    narrow FlushSubnormals(a) -> Complex<T> = Complex { re: a.re.flush(), im: a.im.flush() };
+    narrow Real(a) -> T = a.re;
+    narrow Imag(a) -> T = a.im;
+    scalar Abs(a) -> T = T::from_f64(modulus(wide(a)));
+    scalar Sign(a) -> Complex<T> = round(sign(wide(a)));
+    scalar Exp(a) -> Complex<T> = round(exp(wide(a)));
+    scalar Log(a) -> Complex<T> = round(log(wide(a)));
+    scalar Sqrt(a) -> Complex<T> = round(sqrt(wide(a)));
+    scalar Rsqrt(a) -> Complex<T> = round(div(Complex { re: 1.0, im: 0.0 }, sqrt(wide(a))));
+    scalar Sin(a) -> Complex<T> = round(rotate_argument(sinh, wide(a)));
+    scalar Cos(a) -> Complex<T> = round(cosh(Complex { re: -a.im.to_f64(), im: a.re.to_f64() }));
+    scalar Tan(a) -> Complex<T> = round(rotate_argument(tanh, wide(a)));
+    scalar Sinh(a) -> Complex<T> = round(sinh(wide(a)));
+    scalar Cosh(a) -> Complex<T> = round(cosh(wide(a)));
+    scalar Tanh(a) -> Complex<T> = round(tanh(wide(a)));
+    narrow Add(a, b) -> Complex<T> = Complex { re: a.re + b.re, im: a.im + b.im };
+    narrow Sub(a, b) -> Complex<T> = Complex { re: a.re - b.re, im: a.im - b.im };
+    narrow Mul(a, b) -> Complex<T> = times(a, b);
+    scalar Div(a, b) -> Complex<T> = round(div(wide(a), wide(b)));
+    scalar Pow(a, b) -> Complex<T> = round(pow(wide(a), wide(b)));
+    scalar Max(a, b) -> Complex<T> = lexicographic_max(a, b);
+    scalar Min(a, b) -> Complex<T> = lexicographic_min(a, b);
+    scalar Eq(a, b) -> u8 = (a.re == b.re && a.im == b.im) as u8;
+    scalar Ne(a, b) -> u8 = (a.re != b.re || a.im != b.im) as u8;
+}
+
+/// Returns the kernel of a function on complex numbers.
+pub(super) fn select<C: ComplexNumber>(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel> {
+    kernel::<C::Part>(op, how)
 }

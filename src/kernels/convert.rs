@@ -5,7 +5,7 @@
 
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
-use super::float::CHUNK_ELEMENTS;
+use super::half_float::CHUNK_ELEMENTS;
 use crate::core::types::{DType, f64_to_f32_odd, i128_to_f64_odd};
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -121,7 +121,7 @@ impl<A: ConvertTo<D> + Copy + 'static, D: Copy + 'static> ElementFn for CastFn<A
 /// # Safety
 /// The caller upholds the contract of [`SliceKernel`], for an operand of type `H` and a result of
 /// float32.
-unsafe fn widen<H: super::float::Half>(
+unsafe fn widen<H: super::half_float::Half>(
     n: usize,
     d: *mut u8,
     a: *const u8,
@@ -144,7 +144,7 @@ unsafe fn widen<H: super::float::Half>(
 /// # Safety
 /// The caller upholds the contract of [`SliceKernel`], for an operand of float32 and a result of
 /// type `H`.
-unsafe fn round<H: super::float::Half>(
+unsafe fn round<H: super::half_float::Half>(
     n: usize,
     d: *mut u8,
     a: *const u8,

@@ -7,171 +7,112 @@
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, pick, scalar};
 use crate::core::scalar_op::ScalarOp;
+use crate::core::types::DType;
 use std::marker::PhantomData;
 
-pub(super) trait Int: Copy + Default + Ord + 'static {
-    /// The unsigned integer of the same width.
-    type Bits: Int;
-    fn sign_of(self) -> Self;
-    fn absolute(self) -> Self;
-    fn negated(self) -> Self;
-    fn flipped(self) -> Self;
-    fn add(self, y: Self) -> Self;
-    fn sub(self, y: Self) -> Self;
-    fn mul(self, y: Self) -> Self;
-    fn div(self, y: Self) -> Self;
-    fn rem(self, y: Self) -> Self;
-    fn pow(self, y: Self) -> Self;
-    fn and(self, y: Self) -> Self;
-    fn or(self, y: Self) -> Self;
-    fn xor(self, y: Self) -> Self;
-    fn left(self, y: Self) -> Self;
-    fn right_logical(self, y: Self) -> Self;
-    fn right_arithmetic(self, y: Self) -> Self;
-}
-macro_rules! int {
-    ($($T:ident $U:ident $S:ident;)*) => { $(
-        #[allow(unused_comparisons, clippy::unnecessary_cast, reason = "the same code for signed and unsigned")]
-        impl Int for $T {
-            type Bits = $U;
-            #[inline(always)]
-            fn sign_of(self) -> $T { (self > 0) as $T - (self < 0) as $T }
-            #[inline(always)]
-            fn absolute(self) -> $T { if self < 0 { self.wrapping_neg() } else { self } }
-            #[inline(always)]
-            fn negated(self) -> $T { self.wrapping_neg() }
-            #[inline(always)]
-            fn flipped(self) -> $T { !self }
-            #[inline(always)]
-            fn add(self, y: $T) -> $T { self.wrapping_add(y) }
-            #[inline(always)]
-            fn sub(self, y: $T) -> $T { self.wrapping_sub(y) }
-            #[inline(always)]
-            fn mul(self, y: $T) -> $T { self.wrapping_mul(y) }
-            #[inline(always)]
-            fn div(self, y: $T) -> $T { if y == 0 { !0 } else { self.wrapping_div(y) } }
-            #[inline(always)]
-            fn rem(self, y: $T) -> $T { if y == 0 { self } else { self.wrapping_rem(y) } }
-            fn pow(self, y: $T) -> $T {
-                if y < 0 {
-                    // the result is the reciprocal of the power, truncated towards zero
-                    return match self.sign_of() * (self.absolute() == 1) as $T {
-                        0 => 0,
-                        s if y & 1 == 0 => s.wrapping_mul(s),
-                        s => s,
-                    };
-                }
-                let (mut base, mut exponent, mut power) = (self, y, 1 as $T);
-                while exponent > 0 {
-                    if exponent & 1 == 1 {
-                        power = power.wrapping_mul(base);
-                    }
-                    base = base.wrapping_mul(base);
-                    exponent >>= 1;
-                }
-                power
-            }
-            #[inline(always)]
-            fn and(self, y: $T) -> $T { self & y }
-            #[inline(always)]
-            fn or(self, y: $T) -> $T { self | y }
-            #[inline(always)]
-            fn xor(self, y: $T) -> $T { self ^ y }
-            #[inline(always)]
-            fn left(self, y: $T) -> $T {
-                if (y as $U) < $U::BITS as $U { self.wrapping_shl(y as u32) } else { 0 }
-            }
-            #[inline(always)]
-            fn right_logical(self, y: $T) -> $T {
-                if (y as $U) < $U::BITS as $U { (self as $U).wrapping_shr(y as u32) as $T } else { 0 }
-            }
-            #[inline(always)]
-            fn right_arithmetic(self, y: $T) -> $T {
-                let by = if (y as $U) < $U::BITS as $U { y as u32 } else { $U::BITS - 1 };
-                (self as $S).wrapping_shr(by) as $T
-            }
-        }
-    )* };
-}
-int! { i8 u8 i8; i16 u16 i16; i32 u32 i32; i64 u64 i64; u8 u8 i8; u16 u16 i16; u32 u32 i32; u64 u64 i64; }
-
-macro_rules! els {
-    ($($name:ident: $D:ty, $n:literal |$a:ident, $b:ident| $e:expr;)*) => { $(
-        struct $name<T>(PhantomData<T>);
-        impl<T: Int> ElementFn for $name<T> {
-            type A = T;
-            type B = T;
-            type C = T;
-            type D = $D;
-            const ARITY: usize = $n;
-            #[inline(always)]
-            fn f<const L: u8>($a: T, $b: T, _: T, _: &Constants) -> $D {
-                let _ = $b;
-                $e
-            }
-        }
-    )* };
-}
-els! {
-    Neg: T, 1 |a, b| a.negated();
-    Sign: T, 1 |a, b| a.sign_of();
-    Abs: T, 1 |a, b| a.absolute();
-    Not: T, 1 |a, b| a.flipped();
-    Add: T, 2 |a, b| a.add(b);
-    Sub: T, 2 |a, b| a.sub(b);
-    Mul: T, 2 |a, b| a.mul(b);
-    Div: T, 2 |a, b| a.div(b);
-    Rem: T, 2 |a, b| a.rem(b);
-    Max: T, 2 |a, b| if a > b { a } else { b };
-    Min: T, 2 |a, b| if a < b { a } else { b };
-    Pow: T, 2 |a, b| a.pow(b);
-    And: T, 2 |a, b| a.and(b);
-    Or: T, 2 |a, b| a.or(b);
-    Xor: T, 2 |a, b| a.xor(b);
-    Left: T, 2 |a, b| a.left(b);
-    RightLogical: T, 2 |a, b| a.right_logical(b);
-    RightArithmetic: T, 2 |a, b| a.right_arithmetic(b);
-    Eq: u8, 2 |a, b| (a == b) as u8;
-    Ne: u8, 2 |a, b| (a != b) as u8;
-    Lt: u8, 2 |a, b| (a < b) as u8;
-    Le: u8, 2 |a, b| (a <= b) as u8;
-    Gt: u8, 2 |a, b| (a > b) as u8;
-    Ge: u8, 2 |a, b| (a >= b) as u8;
+/// Integers, signed or unsigned.
+pub(super) trait Int: 'static {
+    /// Returns the kernel of a function.
+    fn kernel(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel>;
 }
 
-/// Returns the kernel of a function on integers.
+/// Defines the functions on integers: the first rows for all types, the second for unsigned ones.
 ///
-/// A function that gives the same bits for signed and unsigned integers uses the kernel of the
-/// unsigned type.
-pub(super) fn select<T: Int>(fun: ScalarOp, h: KernelVariant) -> Option<SliceKernel> {
-    Some(match fun {
-        ScalarOp::Neg => narrow::<Neg<T::Bits>>(h),
-        ScalarOp::Sign => narrow::<Sign<T>>(h),
-        ScalarOp::Abs => narrow::<Abs<T>>(h),
-        ScalarOp::Not => narrow::<Not<T::Bits>>(h),
-        ScalarOp::Add => narrow::<Add<T::Bits>>(h),
-        ScalarOp::Sub => narrow::<Sub<T::Bits>>(h),
-        ScalarOp::Mul => narrow::<Mul<T::Bits>>(h),
-        ScalarOp::Div => scalar::<Div<T>>(),
-        ScalarOp::Rem => scalar::<Rem<T>>(),
-        ScalarOp::Max => narrow::<Max<T>>(h),
-        ScalarOp::Min => narrow::<Min<T>>(h),
-        ScalarOp::Pow => scalar::<Pow<T>>(),
-        ScalarOp::And => narrow::<And<T::Bits>>(h),
-        ScalarOp::Or => narrow::<Or<T::Bits>>(h),
-        ScalarOp::Xor => narrow::<Xor<T::Bits>>(h),
-        ScalarOp::ShiftLeft => narrow::<Left<T::Bits>>(h),
-        ScalarOp::ShiftRightLogical => narrow::<RightLogical<T::Bits>>(h),
-        ScalarOp::ShiftRightArithmetic => narrow::<RightArithmetic<T::Bits>>(h),
-        ScalarOp::Eq => narrow::<Eq<T::Bits>>(h),
-        ScalarOp::Ne => narrow::<Ne<T::Bits>>(h),
-        ScalarOp::Lt => narrow::<Lt<T>>(h),
-        ScalarOp::Le => narrow::<Le<T>>(h),
-        ScalarOp::Gt => narrow::<Gt<T>>(h),
-        ScalarOp::Ge => narrow::<Ge<T>>(h),
-        _ => return None,
-    })
+/// A row is `maker Function(operands) = result;`. The makers are the functions of `elementwise`,
+/// and `compare`, whose result is a bool. In the rows, `T` is the type, and `U` and `S` are the
+/// unsigned and the signed one of its width. The second rows have the same bits for both, so a
+/// signed type uses the kernels of the unsigned one.
+macro_rules! int_functions {
+    ($($S:ident $U:ident)*; $own:tt $bits:tt) => {
+        $(int_functions! { @impl $S $U $S, <$U as Int>::kernel, $own {} })*
+        $(int_functions! { @impl $U $U $S, |_, _| None, $own $bits })*
+    };
+    (@impl $T:ident $U:ident $S:ident, $fallback:expr, { $($own:tt)* } { $($bits:tt)* }) => {
+        int_functions! { @rows $T $U $S, $fallback, { $($own)* $($bits)* } }
+    };
+    (@rows $T:ident $U:ident $S:ident, $fallback:expr, {
+        $($maker:ident $name:ident($a:ident $(, $b:ident)?) = $e:expr;)*
+    }) => {
+        #[allow(unused_comparisons, dead_code, clippy::unnecessary_cast, clippy::absurd_extreme_comparisons, reason = "the rows serve all types")]
+        impl Int for $T {
+            fn kernel(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel> {
+                type T = $T;
+                type U = $U;
+                type S = $S;
+                $(
+                    struct $name;
+                    impl ElementFn for $name {
+                        type A = T;
+                        type B = T;
+                        type C = T;
+                        type D = int_functions!(@result $maker);
+                        const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
+                        #[inline(always)]
+                        fn f<const L: u8>(x: T, y: T, _: T, _: &Constants) -> Self::D {
+                            let $a = x;
+                            $(let $b = y;)?
+                            let _ = y;
+                            Self::D::from($e)
+                        }
+                    }
+                )*
+                match op {
+                    $(ScalarOp::$name => Some(int_functions!(@make $maker $name how)),)*
+                    _ => $fallback(op, how),
+                }
+            }
+        }
+    };
+    (@result compare) => { u8 };
+    (@result $maker:ident) => { T };
+    (@make scalar $name:ident $how:ident) => { scalar::<$name>() };
+    (@make $maker:ident $name:ident $how:ident) => { narrow::<$name>($how) };
 }
+int_functions! { i8 u8 i16 u16 i32 u32 i64 u64; {
+    narrow Sign(a) = (a > 0) as T - (a < 0) as T;
+    narrow Abs(a) = if a < 0 { a.wrapping_neg() } else { a };
+    scalar Div(a, b) = if b == 0 { !0 } else { a.wrapping_div(b) };
+    scalar Rem(a, b) = if b == 0 { a } else { a.wrapping_rem(b) };
+    narrow Max(a, b) = if a > b { a } else { b };
+    narrow Min(a, b) = if a < b { a } else { b };
+    scalar Pow(a, b) = {
+        if b < 0 {
+            // the result is the reciprocal of the power, truncated towards zero
+            let unit = if a == 1 || a.wrapping_neg() == 1 { a } else { 0 };
+            return if b & 1 == 0 { unit.wrapping_mul(unit) } else { unit };
+        }
+        let (mut base, mut exponent, mut power) = (a, b, 1 as T);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                power = power.wrapping_mul(base);
+            }
+            base = base.wrapping_mul(base);
+            exponent >>= 1;
+        }
+        power
+    };
+    compare Lt(a, b) = a < b;
+    compare Le(a, b) = a <= b;
+    compare Gt(a, b) = a > b;
+    compare Ge(a, b) = a >= b;
+} {
+    narrow Neg(a) = a.wrapping_neg();
+    narrow Not(a) = !a;
+    narrow Add(a, b) = a.wrapping_add(b);
+    narrow Sub(a, b) = a.wrapping_sub(b);
+    narrow Mul(a, b) = a.wrapping_mul(b);
+    narrow And(a, b) = a & b;
+    narrow Or(a, b) = a | b;
+    narrow Xor(a, b) = a ^ b;
+    narrow ShiftLeft(a, b) = if b < U::BITS as T { a.wrapping_shl(b as u32) } else { 0 };
+    narrow ShiftRightLogical(a, b) = if b < U::BITS as T { a.wrapping_shr(b as u32) } else { 0 };
+    narrow ShiftRightArithmetic(a, b) = {
+        let by = if b < U::BITS as T { b as u32 } else { U::BITS - 1 };
+        (a as S).wrapping_shr(by) as T
+    };
+    compare Eq(a, b) = a == b;
+    compare Ne(a, b) = a != b;
+} }
 
 /// The logical negation of bools, which are bytes 0 and 1.
 struct NotBool;
@@ -188,19 +129,16 @@ impl ElementFn for NotBool {
 }
 
 /// Returns the kernel of a function on bools, where the sum is `or` and the product is `and`.
-pub(super) fn select_bool(fun: ScalarOp, h: KernelVariant) -> Option<SliceKernel> {
-    Some(match fun {
-        ScalarOp::Not => narrow::<NotBool>(h),
-        ScalarOp::And | ScalarOp::Mul | ScalarOp::Min => narrow::<And<u8>>(h),
-        ScalarOp::Or | ScalarOp::Add | ScalarOp::Max => narrow::<Or<u8>>(h),
-        ScalarOp::Xor | ScalarOp::Ne | ScalarOp::Sub => narrow::<Xor<u8>>(h),
-        ScalarOp::Eq => narrow::<Eq<u8>>(h),
-        ScalarOp::Lt => narrow::<Lt<u8>>(h),
-        ScalarOp::Le => narrow::<Le<u8>>(h),
-        ScalarOp::Gt => narrow::<Gt<u8>>(h),
-        ScalarOp::Ge => narrow::<Ge<u8>>(h),
+pub(super) fn select_bool(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel> {
+    let on_bytes = match op {
+        ScalarOp::Not => return Some(narrow::<NotBool>(how)),
+        ScalarOp::Mul | ScalarOp::Min => ScalarOp::And,
+        ScalarOp::Add | ScalarOp::Max => ScalarOp::Or,
+        ScalarOp::Ne | ScalarOp::Sub => ScalarOp::Xor,
+        op if op.info().supports_dtypes(DType::Bool, DType::Bool) => op,
         _ => return None,
-    })
+    };
+    u8::kernel(on_bytes, how)
 }
 
 /// The copy of the bits of elements of one width, for any element type.

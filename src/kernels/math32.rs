@@ -5,6 +5,11 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
 
+pub(super) use libm::{
+    acosf as acos, acoshf as acosh, asinf as asin, asinhf as asinh, atan2f as atan2, atanf as atan,
+    atanhf as atanh, cbrtf as cbrt, coshf as cosh, nextafterf as next_after, powf as pow, sinhf as sinh,
+    tanf as tan,
+};
 use std::f32::consts::{LN_2, LOG2_E};
 
 #[inline(always)]
@@ -252,6 +257,14 @@ fn sin_half_turn<const L: u8>(r: f64, q: u64) -> f32 {
 /// The maximum absolute argument; larger ones are reduced by the scalar function.
 pub(super) const TRIG_MAX: f32 = 1e9;
 
+/// Returns the sine of an argument beyond [`TRIG_MAX`].
+pub(super) fn sin_far(x: f32) -> f32 {
+    libm::sin(x.into()) as f32
+}
+/// Returns the cosine of an argument beyond [`TRIG_MAX`].
+pub(super) fn cos_far(x: f32) -> f32 {
+    libm::cos(x.into()) as f32
+}
 /// Returns the sine, with an error of at most 0.51 ulps.
 /// It is computed in float64 and rounded once.
 #[inline(always)]

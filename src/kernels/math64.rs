@@ -2,6 +2,10 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
 
+pub(super) use libm::{
+    acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, cos as cos_far, cosh, nextafter as next_after, pow,
+    sin as sin_far, sinh, tan,
+};
 use std::f64::consts::{FRAC_2_PI, LN_2, LOG2_E};
 
 #[inline(always)]
@@ -225,8 +229,19 @@ pub(super) fn cos<const L: u8>(x: f64) -> f64 {
     flip(if q & 1 == 0 { c } else { s }, q.wrapping_add(q & 1))
 }
 
+/// Returns the error function, with an error of at most 1 ulp.
+#[inline(always)]
+pub(super) fn erf<const L: u8>(x: f64) -> f64 {
+    libm::erf(x)
+}
+
+/// Returns the inverse error function.
+#[inline(always)]
+pub(super) fn erf_inv<const L: u8>(x: f64) -> f64 {
+    giles_erf_inv(x)
+}
 /// Returns the inverse error function, by Giles' approximation.
-pub(super) fn erf_inv(x: f64) -> f64 {
+fn giles_erf_inv(x: f64) -> f64 {
     let w = -log1p::<0>(-x * x);
     let p = if w < 6.25 {
         poly::<0, 23>(

@@ -21,6 +21,7 @@ mod elementwise;
 mod fill;
 mod float;
 mod gather;
+mod half_float;
 mod index_filter;
 mod int;
 mod math32;
@@ -100,12 +101,12 @@ fn select_at(fun: ScalarOp, from: DType, dtype: DType, h: KernelVariant) -> Opti
     match fun {
         ScalarOp::Copy => return int::copy(dtype.size(), h),
         ScalarOp::Bitcast => {
-            return if from.size() == dtype.size() { int::copy(dtype.size(), h) } else { None };
+            return if fun.info().supports_dtypes(from, dtype) { int::copy(dtype.size(), h) } else { None };
         }
         ScalarOp::Convert if from == dtype => return int::copy(dtype.size(), h),
         ScalarOp::Convert => return convert::convert(from, dtype, h),
         ScalarOp::Select => return int::choose(dtype.size(), h),
-        ScalarOp::Threefry => return Some(int::threefry(h)),
+        ScalarOp::Threefry if from == DType::U64 => return Some(int::threefry(h)),
         ScalarOp::Complex => return complex::from_parts(from),
         #[cfg(target_arch = "x86_64")]
         ScalarOp::Exp if from == DType::F32 && h.level > IsaLevel::Base => return simd_f32::exp(h.level),
@@ -113,8 +114,8 @@ fn select_at(fun: ScalarOp, from: DType, dtype: DType, h: KernelVariant) -> Opti
     }
     with_dtype!(from, {
         Bool => int::select_bool(fun, h),
-        Int T => int::select::<T>(fun, h),
-        Half T => float::select_half::<T>(fun, h),
+        Int T => <T as int::Int>::kernel(fun, h),
+        Half T => half_float::select::<T>(fun, h),
         Float T => float::select::<T>(fun, h),
         Complex T => complex::select::<T>(fun, h),
     })

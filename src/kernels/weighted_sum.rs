@@ -63,11 +63,11 @@ impl<T: FloatElement, const N: usize> WeightedSumLoop for TypedTerms<T, N> {
         };
         let (f, m): ([T; N], T) = (std::array::from_fn(|i| T::from_f64(k.factors[i])), T::from_f64(k.sum));
         for i in 0..n {
-            let mut sum = x[0][i].mul(f[0]);
+            let mut sum = x[0][i] * f[0];
             for t in 1..N - 1 {
-                sum = sum.add(x[t][i].mul(f[t]));
+                sum = sum + x[t][i] * f[t];
             }
-            made[i].write(sum.mul(m).add(x[N - 1][i].mul(f[N - 1])));
+            made[i].write(sum * m + x[N - 1][i] * f[N - 1]);
         }
     }
 }

@@ -59,6 +59,14 @@ const ELSEWHERE: &[&str] = &[
     "iota",
 ];
 
+/// The methods of the table of scalar functions: each has a typed form of its name.
+macro_rules! scalar_methods {
+    ([] methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* } $($rest:tt)*) => {
+        const SCALAR_METHODS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+atmesh::scalar_functions!(scalar_methods);
+
 /// A line of the list: the method of `Array`, and the typed form or the reason for having none.
 type Line = (String, Result<String, String>);
 
@@ -66,6 +74,7 @@ fn list() -> Vec<Line> {
     let text =
         std::fs::read_to_string(lexer::root().join("typed/tests/coverage.txt")).expect("the list is there");
     let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#') && !l.starts_with('['));
+    let scalars = SCALAR_METHODS.iter().map(|name| (name.to_string(), Ok(name.to_string())));
     lines
         .map(|line| {
             let (method, form) = line.split_once(": ").unwrap_or_else(|| panic!("`{line}` has no `: `"));
@@ -73,6 +82,7 @@ fn list() -> Vec<Line> {
                 form.strip_prefix("- ").map_or_else(|| Ok(form.to_string()), |why| Err(why.to_string()));
             (method.to_string(), form)
         })
+        .chain(scalars)
         .collect()
 }
 
@@ -84,7 +94,8 @@ fn every_method_of_arrays_is_listed_once() {
             twice.push(method);
         }
     }
-    let found: BTreeSet<String> = methods::of("Array", &["src/api/array", "src/api/trace"]);
+    let mut found: BTreeSet<String> = methods::of("Array", &["src/api/array", "src/api/trace"]);
+    found.extend(SCALAR_METHODS.iter().map(|name| name.to_string()));
     assert!(found.len() > 300, "only {} methods were found: the sources are read wrongly", found.len());
     let missing: Vec<_> = found.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&found).collect();

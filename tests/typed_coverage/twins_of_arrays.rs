@@ -8,10 +8,14 @@ use atmesh::{Complex, PadMode, array};
 
 pub(crate) fn elementwise(o: &Operands, list: &mut Vec<Twin>) {
     let Operands { x, y, k, m, z, .. } = o;
+    macro_rules! scalar_functions {
+        ([] methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* } $($rest:tt)*) => {
+            each!(list, x => T![f64; 4@X, 6], () (); $($name)*);
+        };
+    }
+    atmesh::scalar_functions!(scalar_functions);
     each!(list, x => T![f64; 4@X, 6], () ();
-        floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh atanh sqrt rsqrt cbrt
-        logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact sign square abs stop_gradient rint nan_to_num
-        zeros_like ones_like);
+        reciprocal relu silu softplus gelu gelu_exact square stop_gradient rint nan_to_num zeros_like ones_like);
     let above = x + 1.0;
     each!(list, above => T![f64; 4@X, 6], () (); acosh);
     each!(list, x => T![bool; 4@X, 6], () (); is_finite is_nan is_inf);

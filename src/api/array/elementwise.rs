@@ -36,8 +36,8 @@ impl Array {
     }
 }
 
-macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
-    /// # Elementwise functions of one operand
+macro_rules! unary { ($head:literal; $($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    #[doc = $head]
     ///
     /// The result has the shape and sharding of the array, and its element type unless noted.
     impl Array { $(
@@ -48,69 +48,17 @@ macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
         }
     )* }
 } }
+/// Defines the methods of the table of scalar functions.
+macro_rules! scalar_methods {
+    (
+        []
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        $($rest:tt)*
+    ) => { unary! { "# Elementwise functions of one operand"; $($(#[$doc])* $name $v;)* } };
+}
+crate::scalar_functions!(scalar_methods);
 unary! {
-    /// Returns the sign: −1, 0 or 1; for complex z, z/|z| or 0.
-    sign Sign;
-    /// Returns the absolute value; for complex numbers the modulus, a float.
-    ///
-    /// Elements are floats, signed integers or complex numbers.
-    #[doc(alias = "absolute")]
-    abs Abs;
-    /// Rounds down to an integer value.
-    floor Floor;
-    /// Rounds up to an integer value.
-    ceil Ceil;
-    /// Rounds to the nearest integer value, halves away from zero.
-    ///
-    /// [`rint`](Array::rint) rounds halves to even values, as NumPy does.
-    round Round;
-    /// Computes eˣ.
-    exp Exp;
-    /// Computes 2ˣ.
-    exp2 Exp2;
-    /// Computes eˣ − 1, accurately near 0.
-    expm1 Expm1;
-    /// Computes the natural logarithm.
-    log Log;
-    /// Computes log(1 + x), accurately near 0.
-    log1p Log1p;
-    /// Computes the sine.
-    sin Sin;
-    /// Computes the cosine.
-    cos Cos;
-    /// Computes the tangent.
-    tan Tan;
-    /// Computes the inverse sine.
-    asin Asin;
-    /// Computes the inverse cosine.
-    acos Acos;
-    /// Computes the inverse tangent.
-    atan Atan;
-    /// Computes the hyperbolic sine.
-    sinh Sinh;
-    /// Computes the hyperbolic cosine.
-    cosh Cosh;
-    /// Computes the hyperbolic tangent.
-    tanh Tanh;
-    /// Computes the inverse hyperbolic sine.
-    asinh Asinh;
-    /// Computes the inverse hyperbolic cosine.
-    acosh Acosh;
-    /// Computes the inverse hyperbolic tangent.
-    atanh Atanh;
-    /// Computes the square root.
-    sqrt Sqrt;
-    /// Computes the reciprocal square root, 1/√x.
-    rsqrt Rsqrt;
-    /// Computes the cube root.
-    cbrt Cbrt;
-    /// Computes the logistic sigmoid, 1 / (1 + e⁻ˣ).
-    #[doc(alias = "sigmoid")]
-    logistic Logistic;
-    /// Computes the error function.
-    erf Erf;
-    /// Computes the inverse of the error function.
-    erf_inv ErfInv;
+    "# Further elementwise functions of one operand";
     /// Returns true for elements that are neither infinite nor NaN.
     is_finite IsFinite;
     /// Computes x².

@@ -23,10 +23,22 @@ macro_rules! unary { ($bound:ident: $($name:ident)*) => {
         }
     )* }
 } }
-unary!(Float: floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-    sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact rint nan_to_num);
-unary!(Number: sign square);
-unary!(Signed: abs);
+unary!(Float: reciprocal relu silu softplus gelu gelu_exact rint nan_to_num);
+unary!(Number: square);
+
+/// Defines the typed methods of the table of scalar functions, by the class of their operands.
+macro_rules! typed_methods {
+    (
+        []
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        $($rest:tt)*
+    ) => { $(typed_methods! { $takes $name })* };
+    (Float $name:ident) => { unary!(Float: $name); };
+    (Inexact $name:ident) => { unary!(Float: $name); };
+    (Number $name:ident) => { unary!(Number: $name); };
+    (Signed $name:ident) => { unary!(Signed: $name); };
+}
+crate::scalar_functions!(typed_methods);
 
 macro_rules! tests { ($($(#[$doc:meta])* $name:ident;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(

@@ -2,11 +2,20 @@
 
 #![allow(non_camel_case_types)]
 
-macro_rules! operations { ($($name:ident)*) => { $( #[doc = concat!("`", stringify!($name), "`.")] pub struct $name; )* } }
-operations! {
-    floor ceil round exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-    rint nan_to_num is_finite is_nan is_inf
-    sqrt rsqrt cbrt logistic erf erf_inv reciprocal relu silu softplus gelu gelu_exact sign square abs
+/// Defines the names of the table of scalar functions, and these.
+macro_rules! operations {
+    (
+        [$($other:ident)*]
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        $($rest:tt)*
+    ) => { operations! { $($name)* $($other)* } };
+    ($($name:ident)*) => { $(
+        #[doc = concat!("`", stringify!($name), "`.")]
+        pub struct $name;
+    )* };
+}
+crate::scalar_functions! { operations
+    rint nan_to_num is_finite is_nan is_inf reciprocal relu silu softplus gelu gelu_exact square
     prod max min mean var std logsumexp any all bit_and bit_or softmax log_softmax argmax argmin count_nonzero norm nansum nanprod
     nanmax nanmin nanmean nanvar nanstd var_ddof std_ddof
     sort argsort cumsum cumprod cummax cummin cumlogsumexp cumsum_reverse cumprod_reverse cummax_reverse

@@ -16,6 +16,7 @@
 //! float32, in which they are normal. Those of bfloat16 have the exponents of float32 and are
 //! flushed.
 
+use crate::core::scalar_op::SubnormalResults;
 use crate::core::types::{DType, Scalar};
 use crate::ir::program::loop_nest::{
     Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source,
@@ -181,69 +182,11 @@ fn may_be_subnormal(inst: &ScalarInst) -> bool {
     if !has_subnormals(inst.dtype.storage()) {
         return false;
     }
-    let is_complex = inst.operand_dtype.is_complex();
-    match inst.op {
-        // the result is an operand, but for its sign, or a whole number
-        ScalarOp::Copy
-        | ScalarOp::Select
-        | ScalarOp::Neg
-        | ScalarOp::Max
-        | ScalarOp::Min
-        | ScalarOp::Real
-        | ScalarOp::Imag
-        | ScalarOp::Conj
-        | ScalarOp::Complex
-        | ScalarOp::Floor
-        | ScalarOp::Ceil
-        | ScalarOp::Round
-        | ScalarOp::FlushSubnormals => false,
-        // instructions of the processor, which flush
-        ScalarOp::Add | ScalarOp::Sub | ScalarOp::Mul => false,
-        ScalarOp::Div | ScalarOp::Sqrt | ScalarOp::Abs | ScalarOp::Sign => is_complex,
+    match inst.op.info().subnormals {
+        SubnormalResults::Never => false,
+        SubnormalResults::IfComplex => inst.operand_dtype.is_complex(),
         // the conversion of an integer is a whole number
-        ScalarOp::Convert => inst.operand_dtype.is_inexact() && inst.operand_dtype != inst.dtype,
-        ScalarOp::Bitcast
-        | ScalarOp::Exp
-        | ScalarOp::Exp2
-        | ScalarOp::Expm1
-        | ScalarOp::Log
-        | ScalarOp::Log1p
-        | ScalarOp::Sin
-        | ScalarOp::Cos
-        | ScalarOp::Tan
-        | ScalarOp::Asin
-        | ScalarOp::Acos
-        | ScalarOp::Atan
-        | ScalarOp::Sinh
-        | ScalarOp::Cosh
-        | ScalarOp::Tanh
-        | ScalarOp::Asinh
-        | ScalarOp::Acosh
-        | ScalarOp::Atanh
-        | ScalarOp::Rsqrt
-        | ScalarOp::Cbrt
-        | ScalarOp::Logistic
-        | ScalarOp::Erf
-        | ScalarOp::ErfInv
-        | ScalarOp::Rem
-        | ScalarOp::Pow
-        | ScalarOp::Atan2
-        | ScalarOp::NextAfter => true,
-        // functions of integers and bools
-        ScalarOp::IsFinite
-        | ScalarOp::Not
-        | ScalarOp::Eq
-        | ScalarOp::Ne
-        | ScalarOp::Lt
-        | ScalarOp::Le
-        | ScalarOp::Gt
-        | ScalarOp::Ge
-        | ScalarOp::And
-        | ScalarOp::Or
-        | ScalarOp::Xor
-        | ScalarOp::ShiftLeft
-        | ScalarOp::ShiftRightLogical
-        | ScalarOp::ShiftRightArithmetic
-        | ScalarOp::Threefry => false,
+        SubnormalResults::IfConverted => inst.operand_dtype.is_inexact() && inst.operand_dtype != inst.dtype,
+        SubnormalResults::Possible => true,
     }
 }

@@ -62,51 +62,50 @@ pub struct PrimitiveEntry {
 ///
 /// Operands on a mesh are given by their types: `entry!(name, family, primitive; [types])`.
 macro_rules! entry {
-    ($name:literal, $family:literal, $prim:expr, [$($dtype:ident $shape:tt),*]) => {
+    ($name:expr, $family:literal, $prim:expr, [$($dtype:ident $shape:tt),*]) => {
         entry!($name, $family, $prim; [$($dtype.array_type($shape)),*])
     };
-    ($name:literal, $family:literal, $prim:expr; [$($ty:expr),*]) => {
+    ($name:expr, $family:literal, $prim:expr; [$($ty:expr),*]) => {
         PrimitiveEntry { name: $name, family: $family, example: || (Arc::new($prim), vec![$($ty),*]) }
     };
 }
 
-/// All primitives, by family.
-pub const PRIMITIVES: &[PrimitiveEntry] = &[
-    entry!("neg", "elementwise", Unary::Neg, [F32[8, 4]]),
-    entry!("sign", "elementwise", Unary::Sign, [F32[8, 4]]),
-    entry!("abs", "elementwise", Unary::Abs, [F32[8, 4]]),
-    entry!("floor", "elementwise", Unary::Floor, [F32[8, 4]]),
-    entry!("ceil", "elementwise", Unary::Ceil, [F32[8, 4]]),
-    entry!("round", "elementwise", Unary::Round, [F32[8, 4]]),
-    entry!("exp", "elementwise", Unary::Exp, [F32[8, 4]]),
-    entry!("exp2", "elementwise", Unary::Exp2, [F32[8, 4]]),
-    entry!("expm1", "elementwise", Unary::Expm1, [F32[8, 4]]),
-    entry!("log", "elementwise", Unary::Log, [F32[8, 4]]),
-    entry!("log1p", "elementwise", Unary::Log1p, [F32[8, 4]]),
-    entry!("sin", "elementwise", Unary::Sin, [F32[8, 4]]),
-    entry!("cos", "elementwise", Unary::Cos, [F32[8, 4]]),
-    entry!("tan", "elementwise", Unary::Tan, [F32[8, 4]]),
-    entry!("asin", "elementwise", Unary::Asin, [F32[8, 4]]),
-    entry!("acos", "elementwise", Unary::Acos, [F32[8, 4]]),
-    entry!("atan", "elementwise", Unary::Atan, [F32[8, 4]]),
-    entry!("sinh", "elementwise", Unary::Sinh, [F32[8, 4]]),
-    entry!("cosh", "elementwise", Unary::Cosh, [F32[8, 4]]),
-    entry!("tanh", "elementwise", Unary::Tanh, [F32[8, 4]]),
-    entry!("asinh", "elementwise", Unary::Asinh, [F32[8, 4]]),
-    entry!("acosh", "elementwise", Unary::Acosh, [F32[8, 4]]),
-    entry!("atanh", "elementwise", Unary::Atanh, [F32[8, 4]]),
-    entry!("sqrt", "elementwise", Unary::Sqrt, [F32[8, 4]]),
-    entry!("rsqrt", "elementwise", Unary::Rsqrt, [F32[8, 4]]),
-    entry!("cbrt", "elementwise", Unary::Cbrt, [F32[8, 4]]),
-    entry!("logistic", "elementwise", Unary::Logistic, [F32[8, 4]]),
-    entry!("erf", "elementwise", Unary::Erf, [F32[8, 4]]),
-    entry!("erf_inv", "elementwise", Unary::ErfInv, [F32[8, 4]]),
-    entry!("is_finite", "elementwise", Unary::IsFinite, [F32[8, 4]]),
-    entry!("real", "elementwise", Unary::Real, [C64[8, 4]]),
-    entry!("imag", "elementwise", Unary::Imag, [C64[8, 4]]),
-    entry!("conj", "elementwise", Unary::Conj, [C64[8, 4]]),
+/// Returns the type of the example operands of a scalar function that accepts this class.
+macro_rules! example {
+    (Complex) => {
+        C64.array_type([8, 4])
+    };
+    (Bits) => {
+        Bool.array_type([8, 4])
+    };
+    (Integer) => {
+        I32.array_type([8, 4])
+    };
+    ($class:ident) => {
+        F32.array_type([8, 4])
+    };
+}
+
+/// Defines the list of primitives: the scalar functions of the table, then these entries.
+macro_rules! primitives {
+    (
+        [$($entry:tt)*]
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        unary { $($(#[$note:meta])* $u:ident $term:ident $on:ident: $unary:expr;)* }
+        binary { $($(#[$text:meta])* $b:ident $word:ident $of:ident: $binary:expr;)* }
+        $($rest:tt)*
+    ) => {
+        /// All primitives, by family.
+        pub const PRIMITIVES: &[PrimitiveEntry] = &[
+            $(entry!(stringify!($name), "elementwise", Unary::$v; [example!($takes)]),)*
+            $(entry!(stringify!($term), "elementwise", Unary::$u; [example!($on)]),)*
+            $(entry!(stringify!($word), "elementwise", Binary::$b; [example!($of), example!($of)]),)*
+            $($entry)*
+        ];
+    };
+}
+crate::scalar_functions! { primitives
     entry!("angle", "elementwise", Unary::Angle, [C64[8, 4]]),
-    entry!("not", "elementwise", Unary::Not, [Bool[8, 4]]),
     entry!("stop_gradient", "elementwise", Unary::StopGradient, [F32[8, 4]]),
     entry!("square", "elementwise", Unary::Square, [F32[8, 4]]),
     entry!("reciprocal", "elementwise", Unary::Reciprocal, [F32[8, 4]]),
@@ -115,31 +114,8 @@ pub const PRIMITIVES: &[PrimitiveEntry] = &[
     entry!("softplus", "elementwise", Unary::Softplus, [F32[8, 4]]),
     entry!("gelu", "elementwise", Unary::Gelu { approximate: true }, [F32[8, 4]]),
     entry!("integer_pow", "elementwise", Unary::IntegerPow(3), [F32[8, 4]]),
-    entry!("add", "elementwise", Binary::Add, [F32[8, 4], F32[8, 4]]),
-    entry!("sub", "elementwise", Binary::Sub, [F32[8, 4], F32[8, 4]]),
-    entry!("mul", "elementwise", Binary::Mul, [F32[8, 4], F32[8, 4]]),
-    entry!("div", "elementwise", Binary::Div, [F32[8, 4], F32[8, 4]]),
-    entry!("rem", "elementwise", Binary::Rem, [F32[8, 4], F32[8, 4]]),
-    entry!("max", "elementwise", Binary::Max, [F32[8, 4], F32[8, 4]]),
-    entry!("min", "elementwise", Binary::Min, [F32[8, 4], F32[8, 4]]),
-    entry!("pow", "elementwise", Binary::Pow, [F32[8, 4], F32[8, 4]]),
-    entry!("atan2", "elementwise", Binary::Atan2, [F32[8, 4], F32[8, 4]]),
-    entry!("nextafter", "elementwise", Binary::NextAfter, [F32[8, 4], F32[8, 4]]),
-    entry!("complex", "elementwise", Binary::Complex, [F32[8, 4], F32[8, 4]]),
     entry!("hypot", "elementwise", Binary::Hypot, [F32[8, 4], F32[8, 4]]),
     entry!("xlogy", "elementwise", Binary::Xlogy, [F32[8, 4], F32[8, 4]]),
-    entry!("eq", "elementwise", Binary::Eq, [F32[8, 4], F32[8, 4]]),
-    entry!("ne", "elementwise", Binary::Ne, [F32[8, 4], F32[8, 4]]),
-    entry!("lt", "elementwise", Binary::Lt, [F32[8, 4], F32[8, 4]]),
-    entry!("le", "elementwise", Binary::Le, [F32[8, 4], F32[8, 4]]),
-    entry!("gt", "elementwise", Binary::Gt, [F32[8, 4], F32[8, 4]]),
-    entry!("ge", "elementwise", Binary::Ge, [F32[8, 4], F32[8, 4]]),
-    entry!("and", "elementwise", Binary::And, [Bool[8, 4], Bool[8, 4]]),
-    entry!("or", "elementwise", Binary::Or, [Bool[8, 4], Bool[8, 4]]),
-    entry!("xor", "elementwise", Binary::Xor, [Bool[8, 4], Bool[8, 4]]),
-    entry!("shift_left", "elementwise", Binary::ShiftLeft, [I32[8, 4], I32[8, 4]]),
-    entry!("shift_right_logical", "elementwise", Binary::ShiftRightLogical, [I32[8, 4], I32[8, 4]]),
-    entry!("shift_right_arithmetic", "elementwise", Binary::ShiftRightArithmetic, [I32[8, 4], I32[8, 4]]),
     entry!("select", "elementwise", Select, [Bool[8, 4], F32[8, 4], F32[8, 4]]),
     entry!("clamp", "elementwise", Clamp, [F32[], F32[8, 4], F32[]]),
     entry!("convert_element_type", "elementwise", Convert { dtype: I32 }, [F32[8, 4]]),
@@ -258,7 +234,7 @@ pub const PRIMITIVES: &[PrimitiveEntry] = &[
     entry!("axis_index", "collective", AxisIndex { group: example_group() }, []),
     entry!("pvary", "collective", Pcast { group: example_group(), to: PcastTo::Varying }; [invarying_type()]),
     entry!("pcast", "collective", Pcast { group: example_group(), to: PcastTo::Unreduced }; [varying_type()]),
-];
+}
 
 /// Returns 1×2 windows with stride 2 along the second dimension and a padding of 1 at both ends.
 fn pooling_windows() -> Windows {

@@ -7,7 +7,9 @@
 //! compose and need no kernel. `linalg.generic` has this role in MLIR. The `exec` module executes
 //! loop nests; this module only describes them, without threads or memory buffers.
 
-pub use crate::core::scalar_op::{Reducer, ScalarOp};
+pub use crate::core::scalar_op::{
+    Reducer, ResultDType, ScalarOp, ScalarOpInfo, StableHloForm, SubnormalResults,
+};
 
 use super::RowKernel;
 pub use super::dynamic_index::{DynamicIndex, OutOfBounds};

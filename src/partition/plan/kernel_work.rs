@@ -2,7 +2,7 @@
 
 use crate::core::dtype::DType;
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, ScalarCode, ScalarOp, Source};
+use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, ScalarCode, Source};
 use crate::partition::{DimLayout, Slot, SpmdProgram};
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,9 +19,6 @@ pub(super) struct KernelWork {
     pub(super) reads: Vec<Slot>,
     pub(super) steps: Vec<usize>,
 }
-
-/// The number of operations that a function such as `exp` counts as.
-const FUNCTION_FLOPS: f64 = 10.0;
 
 /// Returns the maximum number of indices of each loop that a device has.
 fn box_sizes(extents: &[usize], layout: &[DimLayout]) -> Vec<f64> {
@@ -148,70 +145,5 @@ fn add_flops(work: &mut KernelWork, nest: &LoopNest, sizes: &[f64]) {
 
 /// Returns the number of operations of elementwise code per index.
 fn flops_per_index(code: &ScalarCode) -> f64 {
-    let one = |fun: ScalarOp| match fun {
-        ScalarOp::Copy
-        | ScalarOp::Convert
-        | ScalarOp::Bitcast
-        | ScalarOp::Real
-        | ScalarOp::Imag
-        | ScalarOp::Complex => 0.0,
-        ScalarOp::Exp
-        | ScalarOp::Exp2
-        | ScalarOp::Expm1
-        | ScalarOp::Log
-        | ScalarOp::Log1p
-        | ScalarOp::Sin
-        | ScalarOp::Cos
-        | ScalarOp::Tan
-        | ScalarOp::Asin
-        | ScalarOp::Acos
-        | ScalarOp::Atan
-        | ScalarOp::Sinh
-        | ScalarOp::Cosh
-        | ScalarOp::Tanh
-        | ScalarOp::Asinh
-        | ScalarOp::Acosh
-        | ScalarOp::Atanh
-        | ScalarOp::Cbrt
-        | ScalarOp::Logistic
-        | ScalarOp::Erf
-        | ScalarOp::ErfInv
-        | ScalarOp::Pow
-        | ScalarOp::Atan2
-        | ScalarOp::Threefry => FUNCTION_FLOPS,
-        ScalarOp::Neg
-        | ScalarOp::Sign
-        | ScalarOp::Abs
-        | ScalarOp::Floor
-        | ScalarOp::Ceil
-        | ScalarOp::Round
-        | ScalarOp::Sqrt
-        | ScalarOp::Rsqrt
-        | ScalarOp::IsFinite
-        | ScalarOp::FlushSubnormals
-        | ScalarOp::Conj
-        | ScalarOp::Not
-        | ScalarOp::Add
-        | ScalarOp::Sub
-        | ScalarOp::Mul
-        | ScalarOp::Div
-        | ScalarOp::Rem
-        | ScalarOp::Max
-        | ScalarOp::Min
-        | ScalarOp::NextAfter
-        | ScalarOp::Eq
-        | ScalarOp::Ne
-        | ScalarOp::Lt
-        | ScalarOp::Le
-        | ScalarOp::Gt
-        | ScalarOp::Ge
-        | ScalarOp::And
-        | ScalarOp::Or
-        | ScalarOp::Xor
-        | ScalarOp::ShiftLeft
-        | ScalarOp::ShiftRightLogical
-        | ScalarOp::ShiftRightArithmetic
-        | ScalarOp::Select => 1.0,
-    };
-    code.insts.iter().map(|i| one(i.op)).sum()
+    code.insts.iter().map(|i| i.op.info().flops).sum()
 }

@@ -3,6 +3,7 @@
 use super::syntax::tensor;
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, unsupported};
+use crate::core::scalar_op::StableHloForm;
 use crate::core::types::{DType, Scalar};
 use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarInst, ScalarOp};
 
@@ -41,30 +42,39 @@ impl Writer {
     fn inst(&mut self, inst: &ScalarInst, args: &[Ssa]) -> FaultResult<Ssa> {
         let (x, shape) = (&args[0], &args[0].shape[..]);
         let (from, dtype) = (x.dtype, inst.dtype.storage());
-        Ok(match inst.op {
-            ScalarOp::Copy => x.clone(),
-            ScalarOp::Convert => self.converted(x, dtype),
-            ScalarOp::Bitcast => match from == dtype {
-                true => x.clone(),
-                false => self.typed(&format!("stablehlo.bitcast_convert {}", x.name), &[x], dtype, shape),
-            },
-            ScalarOp::IsFinite => self.typed(&format!("stablehlo.is_finite {}", x.name), &[x], dtype, shape),
-            ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le | ScalarOp::Gt | ScalarOp::Ge => {
-                self.compare(&format!("{:?}", inst.op).to_uppercase(), x, &args[1])
-            }
-            ScalarOp::Select => self.select(x, &args[1], &args[2]),
-            ScalarOp::Abs if from.is_complex() => {
-                self.typed(&format!("stablehlo.abs {}", x.name), &[x], dtype, shape)
-            }
-            ScalarOp::Abs if !from.is_signed() && !from.is_float() => x.clone(),
-            ScalarOp::Sign if from.is_unsigned() => {
+        let typed =
+            |w: &mut Self, op: &str| w.typed(&format!("stablehlo.{op} {}", x.name), &[x], dtype, shape);
+        Ok(match (inst.op, inst.op.info().stablehlo) {
+            (ScalarOp::Abs, _) if from.is_complex() => typed(self, "abs"),
+            (ScalarOp::Abs, _) if !from.is_signed() && !from.is_float() => x.clone(),
+            (ScalarOp::Sign, _) if from.is_unsigned() => {
                 let one = self.int(from, 1, shape);
                 self.elementwise("minimum", &[x, &one])
             }
-            ScalarOp::Real | ScalarOp::Imag => {
-                let op = if inst.op == ScalarOp::Real { "real" } else { "imag" };
-                self.typed(&format!("stablehlo.{op} {}", x.name), &[x], dtype, shape)
+            (ScalarOp::Max, _) if from.is_complex() => self.complex_extreme("GT", x, &args[1]),
+            (ScalarOp::Min, _) if from.is_complex() => self.complex_extreme("LT", x, &args[1]),
+            (_, StableHloForm::Operation(op)) => self.elementwise(op, &args.iter().collect::<Vec<_>>()),
+            (_, StableHloForm::Typed(op)) => typed(self, op),
+            (_, StableHloForm::Compare(direction)) => self.compare(direction, x, &args[1]),
+            (_, StableHloForm::Chlo(op)) => {
+                let text = format!("\"chlo.{op}\"({}) : ({}) -> {}", names(args), types(args), x.ty());
+                self.op(text, dtype, shape)
             }
+            (_, StableHloForm::Composed | StableHloForm::Missing) => self.composed(inst, args)?,
+        })
+    }
+    /// Writes a scalar instruction that is several StableHLO operations, or has special types.
+    fn composed(&mut self, inst: &ScalarInst, args: &[Ssa]) -> FaultResult<Ssa> {
+        let (x, shape) = (&args[0], &args[0].shape[..]);
+        let (from, dtype) = (x.dtype, inst.dtype.storage());
+        Ok(match inst.op {
+            ScalarOp::Copy => x.clone(),
+            ScalarOp::Convert => self.converted(x, dtype),
+            ScalarOp::Bitcast if from == dtype => x.clone(),
+            ScalarOp::Bitcast => {
+                self.typed(&format!("stablehlo.bitcast_convert {}", x.name), &[x], dtype, shape)
+            }
+            ScalarOp::Select => self.select(x, &args[1], &args[2]),
             ScalarOp::Complex => {
                 let text = format!("stablehlo.complex {}", names(args));
                 self.op(format!("{text} : {}", tensor(dtype, shape)), dtype, shape)
@@ -82,19 +92,9 @@ impl Writer {
                 let scaled = self.elementwise("multiply", &[x, &two]);
                 self.elementwise("exponential", &[&scaled])
             }
-            ScalarOp::Max | ScalarOp::Min if from.is_complex() => {
-                self.complex_extreme(if inst.op == ScalarOp::Max { "GT" } else { "LT" }, x, &args[1])
-            }
             ScalarOp::FlushSubnormals if from.is_float() => self.flushed(x),
             ScalarOp::Threefry => self.threefry(x, &args[1]),
-            fun => match (stablehlo_name(fun), chlo_name(fun)) {
-                (Some(op), _) => self.elementwise(op, &args.iter().collect::<Vec<_>>()),
-                (None, Some(op)) => {
-                    let text = format!("\"chlo.{op}\"({}) : ({}) -> {}", names(args), types(args), x.ty());
-                    self.op(text, dtype, shape)
-                }
-                (None, None) => return Err(unsupported(format!("{fun:?} has no StableHLO"))),
-            },
+            op => return Err(unsupported(format!("{op:?} of {from} has no StableHLO"))),
         })
     }
     /// Writes the floats `x` with zeros of their signs instead of subnormal numbers.
@@ -188,64 +188,4 @@ impl Writer {
         let up = self.elementwise("shift_left", &[&high, &n]);
         self.elementwise("or", &[&low, &up])
     }
-}
-
-/// Returns the StableHLO operation with the meaning of a scalar operation, if there is one.
-fn stablehlo_name(fun: ScalarOp) -> Option<&'static str> {
-    Some(match fun {
-        ScalarOp::Neg => "negate",
-        ScalarOp::Sign => "sign",
-        ScalarOp::Abs => "abs",
-        ScalarOp::Floor => "floor",
-        ScalarOp::Ceil => "ceil",
-        ScalarOp::Round => "round_nearest_afz",
-        ScalarOp::Exp => "exponential",
-        ScalarOp::Expm1 => "exponential_minus_one",
-        ScalarOp::Log => "log",
-        ScalarOp::Log1p => "log_plus_one",
-        ScalarOp::Sin => "sine",
-        ScalarOp::Cos => "cosine",
-        ScalarOp::Tan => "tan",
-        ScalarOp::Tanh => "tanh",
-        ScalarOp::Sqrt => "sqrt",
-        ScalarOp::Rsqrt => "rsqrt",
-        ScalarOp::Cbrt => "cbrt",
-        ScalarOp::Logistic => "logistic",
-        ScalarOp::Not => "not",
-        ScalarOp::Add => "add",
-        ScalarOp::Sub => "subtract",
-        ScalarOp::Mul => "multiply",
-        ScalarOp::Div => "divide",
-        ScalarOp::Rem => "remainder",
-        ScalarOp::Max => "maximum",
-        ScalarOp::Min => "minimum",
-        ScalarOp::Pow => "power",
-        ScalarOp::Atan2 => "atan2",
-        ScalarOp::And => "and",
-        ScalarOp::Or => "or",
-        ScalarOp::Xor => "xor",
-        ScalarOp::ShiftLeft => "shift_left",
-        ScalarOp::ShiftRightLogical => "shift_right_logical",
-        ScalarOp::ShiftRightArithmetic => "shift_right_arithmetic",
-        _ => return None,
-    })
-}
-
-/// Returns the CHLO operation with the meaning of a scalar operation, if there is one.
-/// CHLO is a dialect that XLA expands.
-fn chlo_name(fun: ScalarOp) -> Option<&'static str> {
-    Some(match fun {
-        ScalarOp::Asin => "asin",
-        ScalarOp::Acos => "acos",
-        ScalarOp::Atan => "atan",
-        ScalarOp::Sinh => "sinh",
-        ScalarOp::Cosh => "cosh",
-        ScalarOp::Asinh => "asinh",
-        ScalarOp::Acosh => "acosh",
-        ScalarOp::Atanh => "atanh",
-        ScalarOp::Erf => "erf",
-        ScalarOp::ErfInv => "erf_inv",
-        ScalarOp::NextAfter => "next_after",
-        _ => return None,
-    })
 }

@@ -156,44 +156,29 @@ fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
     })
 }
 
+/// The methods of the table of scalar functions, by name.
+macro_rules! scalar_methods {
+    ([] methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* } $($rest:tt)*) => {
+        fn scalar_method(op: &str, x: &Array) -> Option<Array> {
+            Some(match op {
+                $(stringify!($name) => x.$name(),)*
+                _ => return None,
+            })
+        }
+    };
+}
+atmesh::scalar_functions!(scalar_methods);
+
 fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
     Some(match op {
         "neg" => -x,
         "not" => !x,
-        "sign" => x.sign(),
-        "floor" => x.floor(),
-        "ceil" => x.ceil(),
-        "round" => x.round(),
-        "exp" => x.exp(),
-        "exp2" => x.exp2(),
-        "expm1" => x.expm1(),
-        "log" => x.log(),
-        "log1p" => x.log1p(),
-        "tanh" => x.tanh(),
-        "logistic" => x.logistic(),
-        "sin" => x.sin(),
-        "cos" => x.cos(),
-        "tan" => x.tan(),
-        "asin" => x.asin(),
-        "acos" => x.acos(),
-        "atan" => x.atan(),
-        "sinh" => x.sinh(),
-        "cosh" => x.cosh(),
-        "asinh" => x.asinh(),
-        "acosh" => x.acosh(),
-        "atanh" => x.atanh(),
-        "sqrt" => x.sqrt(),
-        "rsqrt" => x.rsqrt(),
-        "cbrt" => x.cbrt(),
-        "abs" => x.abs(),
         "real" => x.real(),
         "imag" => x.imag(),
         "conj" => x.conj(),
         "angle" => x.angle(),
         "square" => x.square(),
         "reciprocal" => x.reciprocal(),
-        "erf" => x.erf(),
-        "erf_inv" => x.erf_inv(),
         "stop_gradient" => x.stop_gradient(),
         "relu" => x.relu(),
         "silu" => x.silu(),
@@ -202,7 +187,7 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
         "gelu" => x.gelu(),
         "integer_pow" => x.powi(numbers::int(&p["y"]) as i32),
         "is_finite" => x.is_finite(),
-        _ => return None,
+        _ => return scalar_method(op, x),
     })
 }
 

@@ -285,76 +285,7 @@ pub(crate) fn scalar_bits(dtype: DType, x: Scalar) -> u128 {
 pub(crate) fn instr_ns_per_element(what: InstrOp, from: DType, dtype: DType) -> f64 {
     let wide = from.size().max(dtype.size()) as f64 / 4.0;
     let slow = match what {
-        InstrOp::Scalar(f) => match f {
-            ScalarOp::Add
-            | ScalarOp::Sub
-            | ScalarOp::Neg
-            | ScalarOp::Conj
-            | ScalarOp::Real
-            | ScalarOp::Imag
-            | ScalarOp::Complex => 0.025,
-            ScalarOp::Mul | ScalarOp::Abs if from.is_complex() => 0.1,
-            ScalarOp::Div | ScalarOp::Sign if from.is_complex() => 2.0,
-            ScalarOp::Exp | ScalarOp::Log | ScalarOp::Sqrt | ScalarOp::Sin | ScalarOp::Cos
-                if from.is_complex() =>
-            {
-                15.0
-            }
-            ScalarOp::Sin | ScalarOp::Cos => 0.35,
-            ScalarOp::Exp
-            | ScalarOp::Exp2
-            | ScalarOp::Expm1
-            | ScalarOp::Tanh
-            | ScalarOp::Logistic
-            | ScalarOp::Erf => 0.25,
-            ScalarOp::Log | ScalarOp::Log1p => 0.5,
-            ScalarOp::Div | ScalarOp::Sqrt | ScalarOp::Rsqrt if dtype.is_float() => 0.1,
-            ScalarOp::Div | ScalarOp::Rem => 1.5,
-            ScalarOp::Threefry => 2.5,
-            ScalarOp::Tan
-            | ScalarOp::Asin
-            | ScalarOp::Acos
-            | ScalarOp::Atan
-            | ScalarOp::Sinh
-            | ScalarOp::Cosh
-            | ScalarOp::Asinh
-            | ScalarOp::Acosh => 6.0,
-            ScalarOp::Atanh
-            | ScalarOp::Cbrt
-            | ScalarOp::ErfInv
-            | ScalarOp::Pow
-            | ScalarOp::Atan2
-            | ScalarOp::NextAfter => 8.0,
-            ScalarOp::Copy
-            | ScalarOp::Convert
-            | ScalarOp::Bitcast
-            | ScalarOp::Sign
-            | ScalarOp::Abs
-            | ScalarOp::Floor
-            | ScalarOp::Ceil
-            | ScalarOp::Round
-            | ScalarOp::IsFinite
-            | ScalarOp::FlushSubnormals
-            | ScalarOp::Not
-            | ScalarOp::Mul
-            | ScalarOp::Max
-            | ScalarOp::Min
-            | ScalarOp::Sqrt
-            | ScalarOp::Rsqrt
-            | ScalarOp::Eq
-            | ScalarOp::Ne
-            | ScalarOp::Lt
-            | ScalarOp::Le
-            | ScalarOp::Gt
-            | ScalarOp::Ge
-            | ScalarOp::And
-            | ScalarOp::Or
-            | ScalarOp::Xor
-            | ScalarOp::ShiftLeft
-            | ScalarOp::ShiftRightLogical
-            | ScalarOp::ShiftRightArithmetic
-            | ScalarOp::Select => 0.025,
-        },
+        InstrOp::Scalar(f) => f.info().ns_per_element(from, dtype),
         InstrOp::Lin1 | InstrOp::Lin2 | InstrOp::Lin3 | InstrOp::MulAdd => 0.025,
     };
     slow * wide.max(0.25)

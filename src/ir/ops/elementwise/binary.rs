@@ -6,6 +6,7 @@
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, Unary, broadcast_shapes, common_dtype, factors, loop_nest};
 use crate::core::diagnostic::{Fault, Result};
+use crate::core::scalar_op::ResultDType;
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::factors::{Factors, Linearity, Priority};
@@ -18,71 +19,58 @@ use std::sync::Arc;
 
 /// Defines the enum `Binary` and the methods that look up its variants.
 ///
-/// `single` lists functions that are one scalar instruction, `composed` those that are several.
+/// The functions that are one scalar instruction come from the table of scalar functions, and
+/// `composed` lists those that are several.
 macro_rules! binary {
     (
-        single { $($v:ident $name:literal $takes:ident;)* }
-        composed { $($(#[$doc:meta])* $w:ident $word:literal $to:ident $of:ident;)* }
+        [composed { $($(#[$doc:meta])* $w:ident $word:literal $to:ident $of:ident;)* }]
+        methods { $($methods:tt)* }
+        unary { $($unary:tt)* }
+        binary { $($(#[$note:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        $($rest:tt)*
     ) => {
         /// An elementwise function of two operands of one element type, whose shapes broadcast.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "most names say it; the others are commented")]
-        pub enum Binary { $($v,)* $($(#[$doc])* $w,)* }
+        pub enum Binary { $($(#[$note])* $v,)* $($(#[$doc])* $w,)* }
         impl Binary {
             /// All functions of two operands.
             pub const ALL: &[Binary] = &[$(Binary::$v,)* $(Binary::$w,)*];
             /// Returns the name and the accepted element types of the function.
             fn row(self) -> (&'static str, DTypeClass) {
-                match self { $(Binary::$v => ($name, DTypeClass::$takes),)* $(Binary::$w => ($word, DTypeClass::$to),)* }
+                match self {
+                    $(Binary::$v => (stringify!($name), DTypeClass::$takes),)*
+                    $(Binary::$w => ($word, DTypeClass::$to),)*
+                }
+            }
+            /// Returns the scalar instruction; `None` for a composed function.
+            fn fun(self) -> Option<ScalarOp> {
+                match self {
+                    $(Binary::$v => Some(ScalarOp::$v),)*
+                    $(Binary::$w => None,)*
+                }
             }
             /// Returns the scalar code: one instruction, or several for a composed function.
             fn code(self, from: DType, to: DType) -> ScalarCode {
-                match self {
-                    $(Binary::$v => ScalarCode::single(ScalarOp::$v, from, to, &[ScalarArg::Access(0), ScalarArg::Access(1)]),)*
-                    $(Binary::$w => {
-                        let mut f = CodeBuilder::new(from);
-                        let (x, y) = (f.x, f.operand(1));
-                        let value = $of(&mut f, x, y);
-                        f.finish(value)
-                    })*
+                if let Some(op) = self.fun() {
+                    return ScalarCode::single(op, from, to, &[ScalarArg::Access(0), ScalarArg::Access(1)]);
                 }
+                let mut f = CodeBuilder::new(from);
+                let (x, y) = (f.x, f.operand(1));
+                let value = match self {
+                    $(Binary::$w => $of(&mut f, x, y),)*
+                    _ => x,
+                };
+                f.finish(value)
             }
         }
     };
 }
-binary! {
-    single {
-    Add "add" Number;
-    Sub "sub" Number;
-    Mul "mul" Number;
-    Div "div" Number;
-    Rem "rem" Real;
-    Max "max" Plain;
-    Min "min" Plain;
-    Pow "pow" Number;
-    Atan2 "atan2" Float;
-    NextAfter "nextafter" Float;
-    Complex "complex" Parts;
-    Eq "eq" Plain;
-    Ne "ne" Plain;
-    Lt "lt" Ordered;
-    Le "le" Ordered;
-    Gt "gt" Ordered;
-    Ge "ge" Ordered;
-    And "and" Bits;
-    Or "or" Bits;
-    Xor "xor" Bits;
-    ShiftLeft "shift_left" Integer;
-    ShiftRightLogical "shift_right_logical" Integer;
-    ShiftRightArithmetic "shift_right_arithmetic" Integer;
-    }
-    composed {
+crate::scalar_functions! { binary composed {
     /// The value √(x² + y²), without intermediate overflow.
     Hypot "hypot" Float hypot;
     /// The value x·ln y, or 0 if x is 0.
     Xlogy "xlogy" Float xlogy;
-    }
-}
+} }
 
 /// Returns code for m·√(1 + q²), with the larger magnitude m and the quotient q of both.
 ///
@@ -109,7 +97,7 @@ fn xlogy(f: &mut CodeBuilder, x: ScalarArg, y: ScalarArg) -> ScalarArg {
 impl Binary {
     /// Returns true for comparisons, whose result is bool.
     pub fn is_comparison(self) -> bool {
-        matches!(self, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge)
+        self.fun().is_some_and(|op| op.info().result == ResultDType::Bool)
     }
 
     /// Returns the tangent of the result along operand `k`; `None` is zero.
@@ -261,11 +249,7 @@ impl Primitive for Binary {
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
         let dtype = common_dtype(operands, 0)?;
         self.row().1.check(operands, 0)?;
-        let dtype = match self {
-            Binary::Complex => dtype.complex().unwrap_or(dtype),
-            _ if self.is_comparison() => DType::Bool,
-            _ => dtype,
-        };
+        let dtype = self.fun().and_then(|op| op.info().result.of(dtype)).unwrap_or(dtype);
         Ok(vec![(dtype, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

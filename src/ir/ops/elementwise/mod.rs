@@ -16,79 +16,17 @@ pub use convert::{Bitcast, Convert};
 pub use select::{Clamp, Select};
 pub use unary::Unary;
 
+pub(super) use crate::core::dtype::DTypeClass;
+
 use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::TypedOperand;
 use crate::ir::program::factors::{Dim, DimMap, Factors};
 use crate::ir::program::loop_nest::{Access, LoopNest, ScalarCode};
 
-/// A class of element types that a primitive accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum DTypeClass {
-    /// All element types, including keys.
-    Any,
-    /// Floats, complex numbers and integers.
-    Number,
-    /// Floats and integers.
-    Real,
-    /// Floats.
-    Float,
-    /// Floats and complex numbers.
-    Inexact,
-    /// Complex numbers.
-    Complex,
-    /// The floats that can be the real and imaginary parts of complex numbers.
-    Parts,
-
-    /// Floats, complex numbers and signed integers.
-    Signed,
-    /// Integers and bool.
-    Bits,
-    /// Integers.
-    Integer,
-    /// Floats, integers and bool.
-    Ordered,
-    /// All element types except keys.
-    Plain,
-}
-
 impl DTypeClass {
-    /// Returns true if an element type is in the class.
-    pub(super) fn contains(self, d: DType) -> bool {
-        match self {
-            DTypeClass::Any => true,
-            DTypeClass::Number => d.is_number(),
-            DTypeClass::Real => d.is_number() && !d.is_complex(),
-            DTypeClass::Float => d.is_float(),
-            DTypeClass::Inexact => d.is_inexact(),
-            DTypeClass::Complex => d.is_complex(),
-            DTypeClass::Parts => d.is_float() && d.complex().is_some(),
-            DTypeClass::Signed => d.is_inexact() || d.is_signed(),
-            DTypeClass::Bits => d.is_integer() || d == DType::Bool,
-            DTypeClass::Integer => d.is_integer(),
-            DTypeClass::Ordered => d != DType::Key && !d.is_complex(),
-            DTypeClass::Plain => d != DType::Key,
-        }
-    }
-    /// Describes the class, for messages.
-    fn description(self) -> &'static str {
-        match self {
-            DTypeClass::Any => "any element type",
-            DTypeClass::Number => "numbers",
-            DTypeClass::Real => "floats and integers",
-            DTypeClass::Float => "floats",
-            DTypeClass::Inexact => "floats and complex numbers",
-            DTypeClass::Complex => "complex numbers",
-            DTypeClass::Parts => "float32 and float64",
-            DTypeClass::Signed => "floats, complex numbers and signed integers",
-            DTypeClass::Bits => "integers and bool",
-            DTypeClass::Integer => "integers",
-            DTypeClass::Ordered => "floats, integers and bool",
-            DTypeClass::Plain => "numbers and bool",
-        }
-    }
     /// Returns an error if the operand's element type is not in this class.
-    pub(super) fn check(self, operands: &[TypedOperand], operand: usize) -> Result<(), Fault> {
+    pub(in crate::ir::ops) fn check(self, operands: &[TypedOperand], operand: usize) -> Result<(), Fault> {
         let (dtype, number) = (operands[operand].ty.dtype, operands[operand].user_index(operand));
         if self.contains(dtype) {
             return Ok(());

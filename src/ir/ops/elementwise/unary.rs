@@ -18,17 +18,21 @@ use std::sync::Arc;
 
 /// Defines the enum `Unary` and the methods that look up its variants.
 ///
-/// `single` lists functions that are one scalar instruction, `composed` those that are several.
+/// The functions that are one scalar instruction come from the table of scalar functions, and
+/// `composed` lists those that are several.
 macro_rules! unary {
     (
-        single { $($v:ident $name:literal $takes:ident;)* }
-        composed { $($w:ident $word:literal $to:ident;)* }
+        [composed { $($w:ident $word:literal $to:ident;)* }]
+        methods { $($(#[$doc:meta])* $v:ident $name:ident $takes:ident: $row:expr;)* }
+        unary { $($(#[$note:meta])* $u:ident $term:ident $of:ident: $entry:expr;)* }
+        $($rest:tt)*
     ) => {
         /// An elementwise function of one operand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "most names say it; the others are commented")]
         pub enum Unary {
             $($v,)*
+            $($u,)*
             $($w,)*
             /// The value x·½(1 + erf(x/√2)), or its tanh approximation if `approximate` is true.
             Gelu {
@@ -39,11 +43,12 @@ macro_rules! unary {
         }
         impl Unary {
             /// All functions without parameters.
-            pub const PLAIN: &[Unary] = &[$(Unary::$v,)* $(Unary::$w,)*];
+            pub const PLAIN: &[Unary] = &[$(Unary::$v,)* $(Unary::$u,)* $(Unary::$w,)*];
             /// Returns the name and the accepted element types of the function.
             fn row(self) -> (&'static str, DTypeClass) {
                 match self {
-                    $(Unary::$v => ($name, DTypeClass::$takes),)*
+                    $(Unary::$v => (stringify!($name), DTypeClass::$takes),)*
+                    $(Unary::$u => (stringify!($term), DTypeClass::$of),)*
                     $(Unary::$w => ($word, DTypeClass::$to),)*
                     Unary::Gelu { .. } => ("gelu", DTypeClass::Float),
                     Unary::IntegerPow(_) => ("integer_pow", DTypeClass::Number),
@@ -53,50 +58,14 @@ macro_rules! unary {
             fn fun(self) -> Option<ScalarOp> {
                 match self {
                     $(Unary::$v => Some(ScalarOp::$v),)*
+                    $(Unary::$u => Some(ScalarOp::$u),)*
                     _ => None,
                 }
             }
         }
     };
 }
-unary! {
-    single {
-    Neg "neg" Number;
-    Sign "sign" Number;
-    Abs "abs" Signed;
-    Floor "floor" Float;
-    Ceil "ceil" Float;
-    Round "round" Float;
-    Exp "exp" Inexact;
-    Exp2 "exp2" Float;
-    Expm1 "expm1" Float;
-    Log "log" Inexact;
-    Log1p "log1p" Float;
-    Sin "sin" Inexact;
-    Cos "cos" Inexact;
-    Tan "tan" Inexact;
-    Asin "asin" Float;
-    Acos "acos" Float;
-    Atan "atan" Float;
-    Sinh "sinh" Inexact;
-    Cosh "cosh" Inexact;
-    Tanh "tanh" Inexact;
-    Asinh "asinh" Float;
-    Acosh "acosh" Float;
-    Atanh "atanh" Float;
-    Sqrt "sqrt" Inexact;
-    Rsqrt "rsqrt" Inexact;
-    Cbrt "cbrt" Float;
-    Logistic "logistic" Float;
-    Erf "erf" Float;
-    ErfInv "erf_inv" Float;
-    IsFinite "is_finite" Float;
-    Real "real" Complex;
-    Imag "imag" Complex;
-    Conj "conj" Complex;
-    Not "not" Bits;
-    }
-    composed {
+crate::scalar_functions! { unary composed {
     StopGradient "stop_gradient" Any;
     Square "square" Number;
     Reciprocal "reciprocal" Inexact;
@@ -104,16 +73,15 @@ unary! {
     Relu "relu" Real;
     Silu "silu" Float;
     Softplus "softplus" Float;
-    }
-}
+} }
 
 impl Unary {
     /// Returns the element type of the result.
     fn result_dtype(self, dtype: DType) -> DType {
-        match self {
-            Unary::IsFinite => DType::Bool,
-            Unary::Abs | Unary::Real | Unary::Imag | Unary::Angle => dtype.real(),
-            _ => dtype,
+        match self.fun() {
+            Some(op) => op.info().result.of(dtype).unwrap_or(dtype),
+            None if self == Unary::Angle => dtype.real(),
+            None => dtype,
         }
     }
     /// Returns the scalar code.

@@ -359,10 +359,11 @@ fn code(s: &LoopNest, code: &ScalarCode) -> Result<(), String> {
 
 fn instruction(s: &LoopNest, before: &[ScalarInst], inst: &ScalarInst) -> Result<(), String> {
     let ScalarInst { op: fun, operand_dtype: from, dtype, args } = inst;
-    if args.len() != arity(*fun) {
-        return Err(format!("{fun:?} has {} operands, not {}", arity(*fun), args.len()));
+    let arity = fun.info().arity;
+    if args.len() != arity {
+        return Err(format!("{fun:?} has {arity} operands, not {}", args.len()));
     }
-    if !supports_dtypes(*fun, *from, *dtype) {
+    if !fun.info().supports_dtypes(*from, *dtype) {
         return Err(format!("there is no {fun:?} of {from} that makes {dtype}"));
     }
     for (k, arg) in args.iter().enumerate() {
@@ -382,51 +383,4 @@ fn instruction(s: &LoopNest, before: &[ScalarInst], inst: &ScalarInst) -> Result
         }
     }
     Ok(())
-}
-
-/// Returns the number of operands of a function.
-fn arity(op: ScalarOp) -> usize {
-    use ScalarOp::*;
-    match op {
-        Copy | Convert | Bitcast | Neg | Sign | Abs | Floor | Ceil | Round | Exp | Exp2 | Expm1 | Log
-        | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh
-        | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv | IsFinite | FlushSubnormals | Real | Imag | Conj
-        | Not => 1,
-        Add | Sub | Mul | Div | Rem | Max | Min | Pow | Atan2 | NextAfter | Complex | Eq | Ne | Lt | Le
-        | Gt | Ge | And | Or | Xor | ShiftLeft | ShiftRightLogical | ShiftRightArithmetic | Threefry => 2,
-        Select => 3,
-    }
-}
-
-/// Returns true if the function maps elements of type `from` to elements of type `dtype`.
-pub(crate) fn supports_dtypes(op: ScalarOp, operand_dtype: DType, dtype: DType) -> bool {
-    use ScalarOp::*;
-    let (from, dtype) = (operand_dtype.storage(), dtype.storage());
-    let (float, complex, truth) = (from.is_float(), from.is_complex(), from == DType::Bool);
-    let (on, makes) = match op {
-        // the byte of a bool is 0 or 1, so only a bool can be reinterpreted as a bool
-        Bitcast => return from.size() == dtype.size() && (dtype != DType::Bool || truth),
-        // only `Real`, `Imag` and `Complex` convert between real and complex numbers
-        Convert => return complex == dtype.is_complex(),
-        ScalarOp::Complex => return float && from.complex() == Some(dtype),
-        Copy | Select => (true, from),
-        Threefry => (from == DType::U64, from),
-        IsFinite => (float, DType::Bool),
-        Real | Imag => (complex, from.real()),
-        Conj => (complex, from),
-        Eq | Ne => (true, DType::Bool),
-        Lt | Le | Gt | Ge => (!complex, DType::Bool),
-        Add | Sub | Mul | Max | Min => (true, from),
-        Neg | Sign | Div | Pow => (!truth, from),
-        Abs => (!truth, from.real()),
-        Rem => (!truth && !complex, from),
-        And | Or | Xor | Not => (!from.is_inexact(), from),
-        ShiftLeft | ShiftRightLogical | ShiftRightArithmetic => (!from.is_inexact() && !truth, from),
-        Exp | Log | Sin | Cos | Tan | Sinh | Cosh | Tanh | Sqrt | Rsqrt | FlushSubnormals => {
-            (from.is_inexact(), from)
-        }
-        Floor | Ceil | Round | Exp2 | Expm1 | Log1p | Asin | Acos | Atan | Asinh | Acosh | Atanh | Cbrt
-        | Logistic | Erf | ErfInv | Atan2 | NextAfter => (float, from),
-    };
-    on && makes == dtype
 }
