@@ -106,6 +106,20 @@ impl Draft {
     pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: TransferPrices) -> Draft {
         Draft { devices, mesh, per_byte, ..Draft::default() }
     }
+    /// Returns the steps so far as a program, for printing.
+    pub(super) fn to_program(&self) -> SpmdProgram {
+        let steps = self.steps.iter().map(|s| (s.step.clone(), s.origin.clone()));
+        let (steps, origins) = steps.unzip();
+        SpmdProgram {
+            devices: self.devices,
+            mesh: self.mesh.clone(),
+            slots: self.slots.clone(),
+            ins: self.ins.clone(),
+            outs: self.outs.clone(),
+            steps,
+            origins,
+        }
+    }
     /// Returns an empty draft for the same devices, with the same cost of a byte.
     pub(super) fn empty_like(&self) -> Draft {
         Draft::new(self.devices, self.mesh.clone(), self.per_byte.clone())

@@ -444,6 +444,7 @@ fn invalid_environment_variables_run_nothing() {
         ("ATMESH_WORKERS", "-3", "set it to a number from 1 to 1024"),
         ("ATMESH_WORKERS", "0", "set it to a number from 1 to 1024"),
         ("ATMESH_WORKERS", "1025", "set it to a number from 1 to 1024"),
+        ("ATMESH_PRINT", "compiler", "the stages are partition and compile"),
     ] {
         let lines = output(name, value);
         assert_eq!(lines.len(), 2, "{name}={value}: {lines:?}");
@@ -451,9 +452,51 @@ fn invalid_environment_variables_run_nothing() {
             assert!(line.contains(name) && line.contains(value) && line.contains(help), "{line}");
         }
     }
-    for (name, value) in
-        [("ATMESH_CPU", ""), ("ATMESH_CPU", "base"), ("ATMESH_WORKERS", ""), ("ATMESH_WORKERS", "2")]
-    {
+    for (name, value) in [
+        ("ATMESH_CPU", ""),
+        ("ATMESH_CPU", "base"),
+        ("ATMESH_WORKERS", ""),
+        ("ATMESH_WORKERS", "2"),
+        ("ATMESH_PRINT", ""),
+        ("ATMESH_PRINT", "compile, partition"),
+    ] {
         assert_eq!(output(name, value), ["nothing"; 2], "{name}={value}");
     }
+}
+
+/// Runs in a separate process: `ATMESH_PRINT` prints the program after each pass of its stages.
+#[test]
+fn the_passes_of_a_program_are_printed() -> Result<()> {
+    const CHILD: &str = "ATMESH_VARIABLES_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let mesh = Mesh::new([("X", 2)])?;
+        let x = F32.array_type([8, 6]).on(&mesh, p!["X"]);
+        let w = F32.array_type([2, 6]).on(&mesh, p![_, "X"]);
+        jit(|x: &Array, w: &Array| x.dot(w.t()).tanh()).lower((x, w))?.compile()?;
+        return Ok(());
+    }
+    let printed = |stages: &str| -> String {
+        let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "running::the_passes_of_a_program_are_printed", "--nocapture"])
+            .envs([(CHILD, "1"), ("ATMESH_PRINT", stages)])
+            .output()
+            .unwrap();
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let partition = printed("partition");
+    let passes = ["lower", "views", "regions", "alignment", "loops", "hoist", "fetch"];
+    let shown: Vec<&str> =
+        partition.lines().filter_map(|l| l.strip_prefix("partition after ")?.strip_suffix(':')).collect();
+    assert_eq!(shown, passes, "{partition}");
+    assert!(partition.contains("= %1[j,i] over []  // transpose"), "{partition}");
+    assert!(partition.contains("fetch %1 for"), "{partition}");
+    let both = printed("partition,compile");
+    assert!(both.contains(partition.trim_end()), "{both}");
+    for text in ["compile after lower:\n(", "contraction over [8, 2, 6] of %0, %1", "map (tanh) of"] {
+        assert!(both.contains(text), "{text} is not in\n{both}");
+    }
+    for text in ["compile after fuse:\ngroup 0 of level 1: matmul", "compile after schedule:\n  0  product"] {
+        assert!(both.contains(text), "{text} is not in\n{both}");
+    }
+    Ok(())
 }

@@ -5,10 +5,12 @@
 //! several diagnostics. The module `render` prints them.
 
 mod cursor;
+mod pass_printer;
 mod render;
 pub(crate) mod terminal;
 
 pub(crate) use cursor::Cursor;
+pub(crate) use pass_printer::{PrintedStage, requested_stages};
 
 use crate::core::axes::Spec;
 use annotate_snippets::Renderer;

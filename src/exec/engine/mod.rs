@@ -14,7 +14,7 @@ pub(crate) use config::EngineConfig;
 pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, requested_stages};
 use crate::exec::runtime::ArrayData;
 use crate::exec::runtime::thread_pool::requested_workers;
 use crate::ir::program::Program;
@@ -145,6 +145,7 @@ fn check_environment() -> Result<()> {
     if IS_VALID.get().is_none() {
         requested_level()?;
         requested_workers()?;
+        requested_stages()?;
         IS_VALID.get_or_init(|| ());
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! If region search changes the placement of values, the program is finished with and without these
 //! changes, and the better one is used.
 
-use crate::core::diagnostic::Result;
+use crate::core::diagnostic::{PrintedStage, Result};
 use crate::core::sharding::sub_axes::from_axes;
 use crate::partition::assign::hoist_inputs::AdoptedInput;
 use crate::partition::assign::place::{self, Placer};
@@ -62,6 +62,7 @@ pub(crate) fn run_pipeline(mut d: Draft) -> Result<PlannedProgram> {
     fuse_views::absorb_permutations(&mut d);
     watch("views", &d);
     let before = region_search::place_regions(&mut d);
+    watch("regions", &d);
     if before.is_empty() {
         return Ok(assign_layouts(d, &vias)?.0);
     }
@@ -79,10 +80,12 @@ pub(crate) fn run_pipeline(mut d: Draft) -> Result<PlannedProgram> {
 /// Runs the passes that follow placement, and returns the program with the cache of costs.
 fn assign_layouts(mut d: Draft, vias: &[Option<FusedView>]) -> Result<(PlannedProgram, CostCache)> {
     block_align::align_blocks(&mut d);
+    watch("alignment", &d);
     let (again, n) =
         ((d.trip_count > 1 && !d.loop_invariant.is_empty()).then(|| d.clone_uncached()), d.slots.len());
     let mut placed = place::place(d);
     placed.d.check_sizes()?;
+    watch("loops", &placed.d);
     let mut adopted = hoist_inputs::adopt_layouts(&mut placed.d);
     let mut before = Vec::new();
     if let Some(mut body) = again
@@ -95,7 +98,7 @@ fn assign_layouts(mut d: Draft, vias: &[Option<FusedView>]) -> Result<(PlannedPr
     }
     let Placer { mut d, two_step_reductions: halves, .. } = placed;
     combine_collectives::combine_small_reductions(&mut d);
-    watch("choose", &d);
+    watch("hoist", &d);
     insert_fetches::insert_fetches(&mut d, vias);
     watch("fetch", &d);
     let prices = std::mem::take(&mut d.costs);
@@ -112,8 +115,10 @@ fn assign_layouts(mut d: Draft, vias: &[Option<FusedView>]) -> Result<(PlannedPr
     ))
 }
 
-/// Records a draft after a pass, for the test of the module documentation.
-#[cfg(test)]
-use crate::partition::tests::watch;
-#[cfg(not(test))]
-fn watch(_: &'static str, _: &Draft) {}
+/// Prints a draft after a pass, if requested, and records it for the test of the module
+/// documentation.
+fn watch(pass: &'static str, d: &Draft) {
+    #[cfg(test)]
+    crate::partition::tests::watch(pass, d);
+    PrintedStage::Partition.print_pass(pass, || d.to_program().to_string());
+}

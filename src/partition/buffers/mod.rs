@@ -8,6 +8,7 @@
 mod access_box;
 pub(crate) mod index;
 pub(crate) mod lower;
+mod print;
 mod value;
 
 pub(crate) use access_box::{AccessBox, CopyBox, OperandAccess, ShardBox};

@@ -9,7 +9,7 @@ use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
     PlanNode, ResultPlan,
 };
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, PrintedStage, Result};
 use crate::exec::compile::fusion;
 use crate::exec::compile::fusion::FusionPlan;
 use crate::exec::compile::index::row_major_strides;
@@ -19,7 +19,9 @@ use crate::partition::{Slot, SpmdProgram};
 
 /// Compiles a program; the memory of inputs that are `donated` may be written.
 pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan> {
+    let stage = PrintedStage::Compile;
     let flow = lower::lower(p, &|_, shape| row_major_strides(shape))?;
+    stage.print_pass("lower", || flow.to_string());
     if !flow.is_countable() {
         return Err(too_many_bytes(p));
     }
@@ -29,6 +31,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
         planner.locations[*s] = BufferLocation::Argument(i);
     }
     let mut groups = fusion::fuse(&flow);
+    stage.print_pass("fuse", || groups.to_string());
     let (outs, skip) = planner.choose_views(&groups, p.devices);
     let reuse = reuse::assign_donated(&mut groups, donated, &outs);
     for (s, donation) in &reuse.in_donated {
@@ -38,6 +41,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
     let scope = PlanScope { base: 0, in_loop: false, skip: &skip, reuse: &reuse };
     let (mut plan, arena) = planner.plan(&mut groups, &scope)?;
     plan.cost_us = plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost_us).sum();
+    stage.print_pass("schedule", || plan.to_string());
     let donations = planner.keep_used_donations(&reuse.donated, &mut outs);
     let idle = idle_donations(&flow, donated, &donations, &outs);
     let Planner { locations: places, guards, num_levels: levels } = planner;

@@ -13,6 +13,7 @@ mod build;
 mod control;
 mod fused_kernel;
 mod planner;
+mod print;
 mod result_views;
 mod reuse;
 mod row_exec;

@@ -337,8 +337,7 @@ impl Executable for LockstepExecutable {
     }
     fn report(&self) -> ExecutionReport {
         let c = &self.compiled;
-        let mut text = String::new();
-        print(&c.plan, 0, &mut text);
+        let mut text = c.plan.to_string();
         for (k, o) in c.results.iter().enumerate() {
             let _ = match o {
                 ResultPlan::Fresh(_) => Ok(()),
@@ -402,20 +401,4 @@ fn failure_after_run(fault: Fault) -> Failure {
 /// Returns the sum of the sizes, or `usize::MAX` if it overflows.
 fn saturating_sum(bytes: impl IntoIterator<Item = usize>) -> usize {
     bytes.into_iter().fold(0, usize::saturating_add)
-}
-
-/// Prints a plan as text, one line for each node.
-fn print(p: &compile::plan::ExecutionPlan, indent: usize, text: &mut String) {
-    for l in &p.levels {
-        for (k, n) in l.nodes.iter().enumerate() {
-            let head = if k == 0 { format!("{:>3}", l.id) } else { "   ".into() };
-            let tasks = if n.num_tasks == 1 { "1 task".into() } else { format!("{} tasks", n.num_tasks) };
-            let _ = write!(text, "{:indent$}{head}  {}; {tasks}, about {:.1} us", "", n.info, n.cost_us);
-            let _ = match n.implementation() {
-                Some(how) => writeln!(text, "; {how}"),
-                None => writeln!(text),
-            };
-            n.nested_plans().into_iter().for_each(|p| print(p, indent + 4, text));
-        }
-    }
 }
