@@ -1,7 +1,7 @@
 //! Functions on float32 and float64.
 
 use super::elementwise::{BroadcastFn, Constants, ElementFn, KernelVariant, pick, plain, scalar};
-use super::{BroadcastOp, SliceKernel};
+use super::{BroadcastOp, SliceKernel, math64};
 use crate::core::scalar_op::ScalarOp;
 use std::marker::PhantomData;
 use std::ops::{Add, Mul};
@@ -28,6 +28,7 @@ pub(super) trait FloatElement:
 /// those after `far`, computed one at a time.
 macro_rules! float_functions {
     ([$($module:ident $T:ident $math:ident),*] $rows:tt) => { $(
+        #[allow(clippy::useless_conversion, reason = "the rows serve both types")]
         mod $module {
             use super::*;
             use crate::kernels::$math as math;
@@ -108,6 +109,7 @@ float_functions! { [single f32 math32, double f64 math64] {
     slow Log1p(a) = math::log1p::<L>(a);
     slow Sin(a) = math::sin::<L>(a), far math::sin_far(a);
     slow Cos(a) = math::cos::<L>(a), far math::cos_far(a);
+    slow Cospi(a) = math64::cospi::<L>(a.into()) as T;
     rare Tan(a) = math::tan(a);
     rare Asin(a) = math::asin(a);
     rare Acos(a) = math::acos(a);

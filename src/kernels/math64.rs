@@ -6,7 +6,7 @@ pub(super) use libm::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, cos as cos_far, cosh, nextafter as next_after, pow,
     sin as sin_far, sinh, tan,
 };
-use std::f64::consts::{FRAC_2_PI, LN_2, LOG2_E};
+use std::f64::consts::{FRAC_2_PI, LN_2, LOG2_E, PI};
 
 #[inline(always)]
 pub(super) fn fma<const L: u8>(a: f64, b: f64, c: f64) -> f64 {
@@ -229,6 +229,29 @@ pub(super) fn cos<const L: u8>(x: f64) -> f64 {
     flip(if q & 1 == 0 { c } else { s }, q.wrapping_add(q & 1))
 }
 
+/// Returns |x| as n/2 + r/π for an integer n, up to whole turns: r, and n.
+#[inline(always)]
+fn reduce_half_turns<const L: u8>(x: f64) -> (f64, i64) {
+    const PI_LO: f64 = 1.2246467991473532e-16;
+    // integers from 2⁵³ on are even, and subtracting 2⁵² keeps an integer odd or even
+    let (a, whole) = (x.abs(), 4503599627370496.0);
+    let a = select(a < 2.0 * whole, a, 0.0);
+    let a = select(a < whole, a, a - whole);
+    let b = a - 2.0 * ((0.5 * a + ROUNDING_BIAS) - ROUNDING_BIAS);
+    let t = 2.0 * b + ROUNDING_BIAS;
+    let r = b - 0.5 * (t - ROUNDING_BIAS);
+    (fma::<L>(r, PI, r * PI_LO), t.to_bits() as i64)
+}
+/// Returns cos(πx), with an error of at most 2.5 ulps. It is exact if x is a multiple of ½.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "the difference is NaN if x is infinite")]
+pub(super) fn cospi<const L: u8>(x: f64) -> f64 {
+    let (r, q) = reduce_half_turns::<L>(x);
+    let (s, c) = sin_cos::<L>(r);
+    // (the sum makes −0 positive, and infinity NaN)
+    flip(if q & 1 == 0 { c } else { s }, q.wrapping_add(q & 1)) + (x - x)
+}
+
 /// Returns the error function, with an error of at most 1 ulp.
 #[inline(always)]
 pub(super) fn erf<const L: u8>(x: f64) -> f64 {
@@ -322,4 +345,31 @@ fn giles_erf_inv(x: f64) -> f64 {
         )
     };
     if x.abs() == 1.0 { x * f64::INFINITY } else { p * x }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The integers near 0 and near the powers of two at which the reduction changes.
+    fn integers() -> impl Iterator<Item = u64> {
+        let near = |n: u64| n.saturating_sub(9)..n + 9;
+        (0..2000).chain(near(1 << 50)).chain(near(1 << 51)).chain(near(1 << 52)).chain(near(1 << 53))
+    }
+
+    #[test]
+    fn half_turns_are_exact() {
+        for n in integers() {
+            // (from 2⁵³ on, an odd integer becomes an even one)
+            let x = n as f64;
+            let sign = if x as u64 & 1 == 0 { 1.0 } else { -1.0 };
+            for x in [x, -x] {
+                assert_eq!([cospi::<0>(x), cospi::<1>(x)], [sign; 2], "{x}");
+            }
+            for x in [x + 0.5, -x - 0.5].into_iter().filter(|x| x.fract() != 0.0) {
+                assert_eq!([cospi::<0>(x), cospi::<1>(x)].map(f64::to_bits), [0; 2], "{x}");
+            }
+        }
+        assert!(cospi::<0>(f64::INFINITY).is_nan() && cospi::<0>(f64::NAN).is_nan());
+    }
 }

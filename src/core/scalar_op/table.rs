@@ -8,6 +8,7 @@ use super::info::ResultDType::{Bool, Complex, Part, SameKind, SameWidth};
 use super::info::SubnormalResults::{IfComplex, IfConverted, Possible};
 use super::info::{ScalarOpInfo, arithmetic, bitwise, function, movement};
 use crate::core::dtype::DTypeClass;
+use std::f64::consts::PI;
 
 /// Passes all rows to a macro, after `[extra tokens]`.
 ///
@@ -49,6 +50,18 @@ macro_rules! scalar_functions { ($callback:ident $($extra:tt)*) => { $callback! 
         Sin sin Inexact: function(0.35, Unary(f64::sin)).complex().ulps(0.51, 2.0).hlo("sine");
         /// Computes the cosine.
         Cos cos Inexact: function(0.35, Unary(f64::cos)).complex().ulps(0.51, 2.0).hlo("cosine");
+        /// Computes cos(πx), which is exact where x is a multiple of ½, however large.
+        ///
+        /// It is +0 at all halves, as in C23. 16-bit floats are computed in float32 and rounded
+        /// once. Complex numbers are rejected: take the cosine of π times the number.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([0.0f32, 0.5, 1.0, 1e9]);
+        /// assert_eq!(x.cospi().to_vec::<f32>()?, [1.0, 0.0, -1.0, 1.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        Cospi cospi Float: function(0.5, Unary(cospi)).ulps(0.51, 2.5).spelled_out();
         /// Computes the tangent.
         Tan tan Inexact: function(6.0, Unary(f64::tan)).ulps(1.0, 1.0).hlo("tan");
         /// Computes the inverse sine.
@@ -223,6 +236,23 @@ fn sign(x: f64) -> f64 {
 /// The inverse hyperbolic cosine, which `libm` does not define below 1.
 fn acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+/// The sine and the cosine of πx for |x| ≤ ¼, with the rounding error of the product corrected.
+fn sin_cos_pi(x: f64) -> (f64, f64) {
+    let angle = PI * x;
+    let rest = x.mul_add(PI, -angle) + x * 1.2246467991473532e-16;
+    let (sin, cos) = angle.sin_cos();
+    (sin + rest * cos, cos - rest * sin)
+}
+/// The cosine of πx. All differences are exact.
+fn cospi(x: f64) -> f64 {
+    let turn = x.abs() % 2.0;
+    let half = if turn > 1.0 { 2.0 - turn } else { turn };
+    match half {
+        ..=0.25 => sin_cos_pi(half).1,
+        ..0.75 => sin_cos_pi(0.5 - half).0,
+        _ => -sin_cos_pi(1.0 - half).1,
+    }
 }
 fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()

@@ -92,10 +92,34 @@ impl Writer {
                 let scaled = self.elementwise("multiply", &[x, &two]);
                 self.elementwise("exponential", &[&scaled])
             }
+            // cos πx = sin π(½ − |b|), for x up to whole turns
+            ScalarOp::Cospi => {
+                let b = self.whole_turns_removed(x);
+                let (half, size) =
+                    (self.constant(from, Scalar::Float(0.5), shape), self.elementwise("abs", &[&b]));
+                let rest = self.elementwise("subtract", &[&half, &size]);
+                self.sine_of_half_turns(&rest)
+            }
             ScalarOp::FlushSubnormals if from.is_float() => self.flushed(x),
             ScalarOp::Threefry => self.threefry(x, &args[1]),
             op => return Err(unsupported(format!("{op:?} of {from} has no StableHLO"))),
         })
+    }
+    /// Writes |x| minus the nearest even integer, which is between −1 and 1.
+    fn whole_turns_removed(&mut self, x: &Ssa) -> Ssa {
+        let [half, two] = [0.5, 2.0].map(|c| self.constant(x.dtype, Scalar::Float(c), &x.shape));
+        let size = self.elementwise("abs", &[x]);
+        let turns = self.elementwise("multiply", &[&size, &half]);
+        let turns = self.elementwise("add", &[&turns, &half]);
+        let turns = self.elementwise("floor", &[&turns]);
+        let even = self.elementwise("multiply", &[&turns, &two]);
+        self.elementwise("subtract", &[&size, &even])
+    }
+    /// Writes sin πx.
+    fn sine_of_half_turns(&mut self, x: &Ssa) -> Ssa {
+        let pi = self.constant(x.dtype, Scalar::Float(std::f64::consts::PI), &x.shape);
+        let angle = self.elementwise("multiply", &[x, &pi]);
+        self.elementwise("sine", &[&angle])
     }
     /// Writes the floats `x` with zeros of their signs instead of subnormal numbers.
     fn flushed(&mut self, x: &Ssa) -> Ssa {

@@ -69,6 +69,12 @@ impl Unary {
                 let s = b.sin(x)?;
                 b.neg(&s)?
             }
+            // The slope is -π·sin πx, and sin πx = cos π(x - ½).
+            Unary::Cospi => {
+                let turned = b.add_scalar(x, -0.5)?;
+                let s = b.unary(Unary::Cospi, &turned)?;
+                b.mul_scalar(&s, -PI)?
+            }
             Unary::Tan => {
                 let q = b.square(y)?;
                 b.add_scalar(&q, 1.0)?
