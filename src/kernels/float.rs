@@ -109,6 +109,7 @@ float_functions! { [single f32 math32, double f64 math64] {
     slow Log1p(a) = math::log1p::<L>(a);
     slow Sin(a) = math::sin::<L>(a), far math::sin_far(a);
     slow Cos(a) = math::cos::<L>(a), far math::cos_far(a);
+    slow Sinpi(a) = math64::sinpi::<L>(a.into()) as T;
     slow Cospi(a) = math64::cospi::<L>(a.into()) as T;
     rare Tan(a) = math::tan(a);
     rare Asin(a) = math::asin(a);

@@ -242,6 +242,16 @@ fn reduce_half_turns<const L: u8>(x: f64) -> (f64, i64) {
     let r = b - 0.5 * (t - ROUNDING_BIAS);
     (fma::<L>(r, PI, r * PI_LO), t.to_bits() as i64)
 }
+/// Returns sin(πx), with an error of at most 2.5 ulps. It is exact if x is a multiple of ½.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "the difference is NaN if x is infinite")]
+pub(super) fn sinpi<const L: u8>(x: f64) -> f64 {
+    let (r, q) = reduce_half_turns::<L>(x);
+    let (s, c) = sin_cos::<L>(r);
+    // (the sum makes −0 positive, and infinity NaN)
+    let size = flip(if q & 1 == 0 { s } else { c }, q) + (x - x);
+    f64::from_bits(size.to_bits() ^ (x.to_bits() & 1 << 63))
+}
 /// Returns cos(πx), with an error of at most 2.5 ulps. It is exact if x is a multiple of ½.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "the difference is NaN if x is infinite")]
@@ -365,9 +375,12 @@ mod tests {
             let sign = if x as u64 & 1 == 0 { 1.0 } else { -1.0 };
             for x in [x, -x] {
                 assert_eq!([cospi::<0>(x), cospi::<1>(x)], [sign; 2], "{x}");
+                let zero = 0f64.copysign(x).to_bits();
+                assert_eq!([sinpi::<0>(x), sinpi::<1>(x)].map(f64::to_bits), [zero; 2], "{x}");
             }
             for x in [x + 0.5, -x - 0.5].into_iter().filter(|x| x.fract() != 0.0) {
                 assert_eq!([cospi::<0>(x), cospi::<1>(x)].map(f64::to_bits), [0; 2], "{x}");
+                assert_eq!([sinpi::<0>(x), sinpi::<1>(x)], [sign.copysign(sign * x); 2], "{x}");
             }
         }
         assert!(cospi::<0>(f64::INFINITY).is_nan() && cospi::<0>(f64::NAN).is_nan());

@@ -50,6 +50,19 @@ macro_rules! scalar_functions { ($callback:ident $($extra:tt)*) => { $callback! 
         Sin sin Inexact: function(0.35, Unary(f64::sin)).complex().ulps(0.51, 2.0).hlo("sine");
         /// Computes the cosine.
         Cos cos Inexact: function(0.35, Unary(f64::cos)).complex().ulps(0.51, 2.0).hlo("cosine");
+        /// Computes sin(πx), which is exact where x is a multiple of ½, however large.
+        ///
+        /// It is a zero of the sign of x at all integers, as in C23. 16-bit floats are computed in
+        /// float32 and rounded once. Complex numbers are rejected: take the sine of π times the
+        /// number.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([0.5f32, -2.5, 3.0, 1e9]);
+        /// assert_eq!(x.sinpi().to_vec::<f32>()?, [1.0, -1.0, 0.0, 0.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        Sinpi sinpi Float: function(0.5, Unary(sinpi)).ulps(0.51, 2.5).spelled_out();
         /// Computes cos(πx), which is exact where x is a multiple of ½, however large.
         ///
         /// It is +0 at all halves, as in C23. 16-bit floats are computed in float32 and rounded
@@ -253,6 +266,15 @@ fn cospi(x: f64) -> f64 {
         ..0.75 => sin_cos_pi(0.5 - half).0,
         _ => -sin_cos_pi(1.0 - half).1,
     }
+}
+/// The sine of πx: ±cos π(|x| − ½), but accurate near 0, and with the sign of x for a zero.
+fn sinpi(x: f64) -> f64 {
+    let turn = x.abs() % 2.0;
+    let half = if turn >= 1.0 { turn - 1.0 } else { turn };
+    let near = half.min(1.0 - half);
+    let sine = if near <= 0.25 { sin_cos_pi(near).0 } else { sin_cos_pi(0.5 - near).1 };
+    let size = if turn >= 1.0 { 0.0 - sine } else { sine };
+    if x.is_sign_negative() { -size } else { size }
 }
 fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()

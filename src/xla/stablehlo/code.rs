@@ -92,6 +92,17 @@ impl Writer {
                 let scaled = self.elementwise("multiply", &[x, &two]);
                 self.elementwise("exponential", &[&scaled])
             }
+            // sin πx = ±sin πb for x up to whole turns, and sin πb = sin π(±1 − b)
+            ScalarOp::Sinpi => {
+                let b = self.whole_turns_removed(x);
+                let half = self.constant(from, Scalar::Float(0.5), shape);
+                let (size, end) = (self.elementwise("abs", &[&b]), self.elementwise("sign", &[&b]));
+                let rest = self.elementwise("subtract", &[&end, &b]);
+                let is_far = self.compare("GT", &size, &half);
+                let near = self.select(&is_far, &rest, &b);
+                let (sine, sign) = (self.sine_of_half_turns(&near), self.elementwise("sign", &[x]));
+                self.elementwise("multiply", &[&sine, &sign])
+            }
             // cos πx = sin π(½ − |b|), for x up to whole turns
             ScalarOp::Cospi => {
                 let b = self.whole_turns_removed(x);

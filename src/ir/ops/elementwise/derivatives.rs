@@ -69,10 +69,12 @@ impl Unary {
                 let s = b.sin(x)?;
                 b.neg(&s)?
             }
-            // The slope is -π·sin πx, and sin πx = cos π(x - ½).
+            Unary::Sinpi => {
+                let c = b.unary(Unary::Cospi, x)?;
+                b.mul_scalar(&c, PI)?
+            }
             Unary::Cospi => {
-                let turned = b.add_scalar(x, -0.5)?;
-                let s = b.unary(Unary::Cospi, &turned)?;
+                let s = b.unary(Unary::Sinpi, x)?;
                 b.mul_scalar(&s, -PI)?
             }
             Unary::Tan => {
