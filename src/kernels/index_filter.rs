@@ -148,37 +148,36 @@ mod x86 {
         use super::at_level;
         use std::arch::x86_64::*;
 
-        type V = __m512i;
         pub(super) const LANES: usize = 16;
 
         at_level! { "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt"
             /// Returns a vector with `x` in all lanes.
-            [fn splat](x: i64) -> V { _mm512_set1_epi32(x as i32) }
+            [fn splat](x: i64) -> __m512i { _mm512_set1_epi32(x as i32) }
             /// Returns the vector with the lanes 0, 1, 2 and so on.
-            [fn iota]() -> V { _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) }
+            [fn iota]() -> __m512i { _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) }
             /// Loads the first `n` indices, and fills the other lanes with 0.
             ///
             /// # Safety
             /// `at` points to `n` indices.
-            [unsafe fn load](at: *const i32, n: usize) -> V {
+            [unsafe fn load](at: *const i32, n: usize) -> __m512i {
                 let some = if n < LANES { ((1u32 << n) - 1) as __mmask16 } else { !0 };
                 // SAFETY: the lanes in the mask are among the `n` indices (caller contract).
                 unsafe { _mm512_maskz_loadu_epi32(some, at) }
             }
-            [fn plus](x: V, y: V) -> V { _mm512_add_epi32(x, y) }
-            [fn minus](x: V, y: V) -> V { _mm512_sub_epi32(x, y) }
+            [fn plus](x: __m512i, y: __m512i) -> __m512i { _mm512_add_epi32(x, y) }
+            [fn minus](x: __m512i, y: __m512i) -> __m512i { _mm512_sub_epi32(x, y) }
             /// Returns `x + y` in the lanes where `x` is negative, and `x` in the others.
-            [fn add_where_negative](x: V, y: V) -> V { _mm512_mask_add_epi32(x, _mm512_movepi32_mask(x), x, y) }
+            [fn add_where_negative](x: __m512i, y: __m512i) -> __m512i { _mm512_mask_add_epi32(x, _mm512_movepi32_mask(x), x, y) }
             /// Clamps each lane to `0..=most`.
-            [fn clip](x: V, most: V) -> V { _mm512_max_epi32(_mm512_min_epi32(x, most), splat(0)) }
+            [fn clip](x: __m512i, most: __m512i) -> __m512i { _mm512_max_epi32(_mm512_min_epi32(x, most), splat(0)) }
             /// Returns a bit for each lane, which is set if the lane of `x` is below that of `y`.
             /// The comparison is unsigned.
-            [fn below](x: V, y: V) -> u32 { _mm512_cmplt_epu32_mask(x, y).into() }
+            [fn below](x: __m512i, y: __m512i) -> u32 { _mm512_cmplt_epu32_mask(x, y).into() }
             /// Stores the lanes whose bits are set one after the other. A full vector is written.
             ///
             /// # Safety
             /// `to` points to space for a vector.
-            [unsafe fn compress_store](x: V, lanes: u32, to: *mut u32) {
+            [unsafe fn compress_store](x: __m512i, lanes: u32, to: *mut u32) {
                 // SAFETY: `to` has space for a vector (caller contract).
                 unsafe { _mm512_storeu_epi32(to.cast(), _mm512_maskz_compress_epi32(lanes as __mmask16, x)) }
             }
@@ -189,7 +188,6 @@ mod x86 {
         use super::at_level;
         use std::arch::x86_64::*;
 
-        type V = __m256i;
         pub(super) const LANES: usize = 8;
 
         /// The indices of the lanes in each set of eight lanes, as one byte per lane.
@@ -210,13 +208,13 @@ mod x86 {
         };
 
         at_level! { "avx2,fma,bmi2,popcnt"
-            [fn splat](x: i64) -> V { _mm256_set1_epi32(x as i32) }
-            [fn iota]() -> V { _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) }
+            [fn splat](x: i64) -> __m256i { _mm256_set1_epi32(x as i32) }
+            [fn iota]() -> __m256i { _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7) }
             /// Loads the first `n` indices, and fills the other lanes with 0.
             ///
             /// # Safety
             /// `at` points to `n` indices.
-            [unsafe fn load](at: *const i32, n: usize) -> V {
+            [unsafe fn load](at: *const i32, n: usize) -> __m256i {
                 // SAFETY: `n` indices are readable (caller contract); other lanes are masked.
                 unsafe {
                     if n >= LANES {
@@ -225,11 +223,11 @@ mod x86 {
                     _mm256_maskload_epi32(at, _mm256_cmpgt_epi32(splat(n as i64), iota()))
                 }
             }
-            [fn plus](x: V, y: V) -> V { _mm256_add_epi32(x, y) }
-            [fn minus](x: V, y: V) -> V { _mm256_sub_epi32(x, y) }
-            [fn add_where_negative](x: V, y: V) -> V { plus(x, _mm256_and_si256(_mm256_srai_epi32::<31>(x), y)) }
-            [fn clip](x: V, most: V) -> V { _mm256_max_epi32(_mm256_min_epi32(x, most), splat(0)) }
-            [fn below](x: V, y: V) -> u32 {
+            [fn plus](x: __m256i, y: __m256i) -> __m256i { _mm256_add_epi32(x, y) }
+            [fn minus](x: __m256i, y: __m256i) -> __m256i { _mm256_sub_epi32(x, y) }
+            [fn add_where_negative](x: __m256i, y: __m256i) -> __m256i { plus(x, _mm256_and_si256(_mm256_srai_epi32::<31>(x), y)) }
+            [fn clip](x: __m256i, most: __m256i) -> __m256i { _mm256_max_epi32(_mm256_min_epi32(x, most), splat(0)) }
+            [fn below](x: __m256i, y: __m256i) -> u32 {
                 // the unsigned comparison is a signed one with the first bits inverted
                 let turn = splat(i32::MIN.into());
                 let below = _mm256_cmpgt_epi32(_mm256_xor_si256(y, turn), _mm256_xor_si256(x, turn));
@@ -239,7 +237,7 @@ mod x86 {
             ///
             /// # Safety
             /// `to` points to space for a vector.
-            [unsafe fn compress_store](x: V, lanes: u32, to: *mut u32) {
+            [unsafe fn compress_store](x: __m256i, lanes: u32, to: *mut u32) {
                 let which = _mm_cvtsi64_si128(LANE_INDICES[lanes as u8 as usize] as i64);
                 let first = _mm256_permutevar8x32_epi32(x, _mm256_cvtepu8_epi32(which));
                 // SAFETY: `to` has space for a vector (caller contract).
