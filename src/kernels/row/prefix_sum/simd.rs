@@ -131,9 +131,6 @@ mod shifts {
         use crate::kernels::simd_vec::avx512::V;
         use std::arch::x86_64::*;
 
-        /// The total of the groups so far, in all lanes.
-        type Carry = V;
-
         at_level! { "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2"
             [fn reverse](v: V) -> V {
                 _mm512_permutexvar_ps(_mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), v)
@@ -149,15 +146,15 @@ mod shifts {
                 let v = _mm512_mask_add_ps(v, 0xfff0, _mm512_permutexvar_ps(by4, v), v);
                 _mm512_mask_add_ps(v, 0xff00, _mm512_permutexvar_ps(by8, v), v)
             }
-            [fn first_carry]() -> Carry { _mm512_set1_ps(-0.0) }
-            [fn add_carry](carry: Carry, v: V) -> V { _mm512_add_ps(carry, v) }
+            [fn first_carry]() -> V { _mm512_set1_ps(-0.0) }
+            [fn add_carry](carry: V, v: V) -> V { _mm512_add_ps(carry, v) }
             /// Adds the last of the prefix sums.
-            [fn next_carry](carry: Carry, sums: V) -> Carry {
+            [fn next_carry](carry: V, sums: V) -> V {
                 _mm512_add_ps(carry, _mm512_permutexvar_ps(_mm512_set1_epi32(15), sums))
             }
             /// Adds the sum of the elements.
-            [fn add_total](carry: Carry, v: V) -> Carry { next_carry(carry, prefix_sums(v)) }
-            [fn total](carry: Carry) -> f32 { _mm512_cvtss_f32(carry) }
+            [fn add_total](carry: V, v: V) -> V { next_carry(carry, prefix_sums(v)) }
+            [fn total](carry: V) -> f32 { _mm512_cvtss_f32(carry) }
         }
     }
 
@@ -165,8 +162,6 @@ mod shifts {
         use crate::kernels::simd_vec::at_level;
         use crate::kernels::simd_vec::avx2::V;
         use std::arch::x86_64::*;
-
-        type Carry = __m256;
 
         at_level! { "avx2,fma,bmi2"
             [fn reverse](v: V) -> V {
@@ -189,13 +184,13 @@ mod shifts {
                 let a = _mm256_add_ps(_mm256_permute2f128_ps::<0x02>(a, none), a);
                 [a, _mm256_add_ps(a, b)]
             }
-            [fn first_carry]() -> Carry { _mm256_set1_ps(-0.0) }
-            [fn add_carry](carry: Carry, v: V) -> V { [_mm256_add_ps(carry, v[0]), _mm256_add_ps(carry, v[1])] }
-            [fn next_carry](carry: Carry, sums: V) -> Carry {
+            [fn first_carry]() -> __m256 { _mm256_set1_ps(-0.0) }
+            [fn add_carry](carry: __m256, v: V) -> V { [_mm256_add_ps(carry, v[0]), _mm256_add_ps(carry, v[1])] }
+            [fn next_carry](carry: __m256, sums: V) -> __m256 {
                 _mm256_add_ps(carry, _mm256_permutevar8x32_ps(sums[1], _mm256_set1_epi32(7)))
             }
             /// Adds the sum of the elements to the first lane, by a reduction of pairs.
-            [fn add_total](carry: Carry, v: V) -> Carry {
+            [fn add_total](carry: __m256, v: V) -> __m256 {
                 let [a, b] = v;
                 let s = _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
                 let s = _mm256_add_ps(_mm256_shuffle_ps::<0x88>(s, s), _mm256_shuffle_ps::<0xdd>(s, s));
@@ -203,7 +198,7 @@ mod shifts {
                 let s = _mm_add_ss(s, _mm_movehdup_ps(s));
                 _mm256_castps128_ps256(_mm_add_ss(_mm256_castps256_ps128(carry), s))
             }
-            [fn total](carry: Carry) -> f32 { _mm256_cvtss_f32(carry) }
+            [fn total](carry: __m256) -> f32 { _mm256_cvtss_f32(carry) }
         }
     }
 }
