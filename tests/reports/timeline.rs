@@ -93,7 +93,7 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
     let list = parsed(&events);
     let drawn = list["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X");
     assert_eq!(drawn.count(), t.spans().len());
-    assert!(events.contains("\"args\": {\"name\": \"device 3\"}"), "{events}");
+    assert!(events.contains("\"args\":{\"name\":\"device 3\"}"), "{events}");
     let page = t.to_html("https://example.org/");
     assert!(
         page.contains(&format!(
