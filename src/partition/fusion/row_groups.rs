@@ -1,6 +1,5 @@
 //! The groups of a program as row fusion sees them.
 
-use super::plan::FusionPlan;
 use super::space::GroupSpace;
 use crate::partition::Slot;
 
@@ -66,7 +65,9 @@ impl RowConstraints<'_> {
     ///
     /// Gathers and scatters are not fused, because only their kernels know which of them run by
     /// rows.
-    pub(in crate::partition) fn of_unplaced_values(g: &FusionPlan<'_, '_>) -> RowConstraints<'static> {
+    pub(in crate::partition) fn of_unplaced_values(
+        g: &super::plan::FusionPlan<'_, '_>,
+    ) -> RowConstraints<'static> {
         let n = g.groups.len();
         RowConstraints {
             gathers: vec![None; n],

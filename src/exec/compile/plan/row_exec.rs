@@ -4,7 +4,6 @@ use crate::core::util::small_sort;
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::codegen::tile_program::TileProgram;
-use crate::exec::compile::codegen::values::MemAccess;
 use crate::exec::compile::gather_scatter::GatherScatterKernel;
 use crate::exec::compile::index::MAX_LOOPS;
 use crate::exec::compile::matmul::MatmulKernel;
@@ -307,9 +306,4 @@ impl RowFusionKernel {
 /// Returns these matmuls; in WebAssembly none, because no matmul is fused there.
 fn active_matmuls(list: &MatmulStages) -> &[(Box<MatmulKernel>, RowDims)] {
     if size_optimized!() { &[] } else { list }
-}
-
-/// Returns the memory accesses of a tile program, including loop positions.
-fn memory_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
-    t.boxes.iter().flat_map(|b| &b.segments).flat_map(|s| &s.mems)
 }
