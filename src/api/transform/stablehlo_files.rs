@@ -4,7 +4,7 @@ use super::stablehlo::{Port, StableHlo};
 use crate::api::array::atomic_file;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::types::ArrayType;
-use crate::partition::plan::to_json_lines;
+use crate::partition::machine::to_json_lines;
 use serde::{Serialize, Serializer};
 use std::panic::Location;
 use std::path::Path;

@@ -11,6 +11,8 @@ use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::sharding::sub_axes::from_axes;
 use crate::core::util::small_sort;
 use crate::partition::collective::CollectiveKind;
+#[cfg(feature = "json")]
+pub(crate) use json::{json_error, to_json_lines};
 pub use link::Link;
 use wiring::Wiring;
 pub(crate) use wiring::{LinkPrice, MeshLinks};

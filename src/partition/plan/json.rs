@@ -3,26 +3,13 @@
 use super::html::location_text;
 use super::profile::{Span, Timeline};
 use super::{EntryKind, Plan, PlanEntry};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::Result;
 use crate::core::util::small_sort;
+use crate::partition::machine::{json_error, to_json_lines};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt;
 use std::panic::Location;
-
-/// Writes a value as JSON, with a line for each field.
-pub(crate) fn to_json_lines(value: &impl Serialize) -> String {
-    // only maps whose keys are not texts, and failing implementations, are errors
-    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
-}
-
-/// Returns the error for a text that is not the JSON of a machine or a plan.
-pub(crate) fn json_error(op: &str, noun: &str, why: &dyn fmt::Display, at: SourceLocation) -> Error {
-    let type_name = op.split("::").next().unwrap_or_default();
-    let fault = Fault::new(ErrorKind::Data, format!("the text is not the JSON of a {noun}: {why}"))
-        .help(format!("see `{type_name}::to_json` for the form: it writes the fields that are read"));
-    Error::new(fault, op, Vec::new(), Some(at))
-}
 
 /// A plan as a file holds it: the figures of a [`Plan`], with source locations as text.
 ///

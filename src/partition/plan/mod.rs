@@ -48,8 +48,6 @@ mod walk;
 
 #[cfg(feature = "json")]
 pub use json::{SavedEntry, SavedPlan};
-#[cfg(feature = "json")]
-pub(crate) use json::{json_error, to_json_lines};
 pub use profile::{Activity, Comparison, ComparisonRow, Span, Timeline};
 pub use sweep::{Sweep, mesh_shapes, sweep};
 
