@@ -286,7 +286,7 @@ fn every_instruction_agrees() {
         for op in ScalarOp::ALL {
             let arity = op.info().arity;
             let operands = if arity == 1 { &one[..] } else { &two[..] };
-            if let (1 | 2, Some(to)) = (arity, op.info().result.of(from)) {
+            if let (1 | 2, Some(to)) = (arity, op.info().result.for_operand(from)) {
                 check(*op, to, operands);
             }
         }

@@ -56,7 +56,7 @@ pub enum StableHloForm {
     /// An operation whose result has the type of its operands.
     Operation(&'static str),
     /// An operation with one operand, whose result has another element type.
-    Typed(&'static str),
+    Conversion(&'static str),
     /// A comparison in this direction.
     Compare(&'static str),
     /// An operation of CHLO, a dialect that XLA expands.
@@ -172,7 +172,7 @@ impl ScalarOpInfo {
         self.stablehlo(StableHloForm::Operation(name))
     }
     pub(super) const fn typed_hlo(self, name: &'static str) -> Self {
-        self.stablehlo(StableHloForm::Typed(name))
+        self.stablehlo(StableHloForm::Conversion(name))
     }
     pub(super) const fn compare(self, direction: &'static str) -> Self {
         self.stablehlo(StableHloForm::Compare(direction)).makes(ResultDType::Bool)
@@ -197,7 +197,7 @@ impl ScalarOpInfo {
             // The byte of a bool is 0 or 1, so only a bool can be reinterpreted as a bool.
             ResultDType::SameWidth => from.size() == to.size() && (to != DType::Bool || from == to),
             ResultDType::SameKind => from.is_complex() == to.is_complex(),
-            result => self.operands.contains(from) && result.of(from) == Some(to),
+            result => self.operands.contains(from) && result.for_operand(from) == Some(to),
         }
     }
     /// Returns the exact value on floats, up to the rounding of float64. A function of one operand
@@ -222,7 +222,7 @@ impl ScalarOpInfo {
 
 impl ResultDType {
     /// Returns the result's type for operands of this type; `None` if there is none, or several.
-    pub fn of(self, operand: DType) -> Option<DType> {
+    pub fn for_operand(self, operand: DType) -> Option<DType> {
         match self {
             ResultDType::Operand => Some(operand),
             ResultDType::Bool => Some(DType::Bool),

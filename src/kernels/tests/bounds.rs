@@ -34,7 +34,7 @@ fn every_function_is_defined_where_it_has_a_kernel() {
     for op in ScalarOp::ALL {
         for (from, to) in DType::all().flat_map(|from| DType::all().map(move |to| (from, to))) {
             // The caller chooses the result's type among those that the function can make.
-            if op.info().result.of(from.storage()).is_none_or(|result| result == to) {
+            if op.info().result.for_operand(from.storage()).is_none_or(|result| result == to) {
                 assert_eq!(
                     op.info().supports_dtypes(from, to),
                     select(*op, from, to).is_some(),

@@ -54,7 +54,7 @@ impl Writer {
             (ScalarOp::Max, _) if from.is_complex() => self.complex_extreme("GT", x, &args[1]),
             (ScalarOp::Min, _) if from.is_complex() => self.complex_extreme("LT", x, &args[1]),
             (_, StableHloForm::Operation(op)) => self.elementwise(op, &args.iter().collect::<Vec<_>>()),
-            (_, StableHloForm::Typed(op)) => typed(self, op),
+            (_, StableHloForm::Conversion(op)) => typed(self, op),
             (_, StableHloForm::Compare(direction)) => self.compare(direction, x, &args[1]),
             (_, StableHloForm::Chlo(op)) => {
                 let text = format!("\"chlo.{op}\"({}) : ({}) -> {}", names(args), types(args), x.ty());

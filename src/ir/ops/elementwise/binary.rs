@@ -249,7 +249,7 @@ impl Primitive for Binary {
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
         let dtype = common_dtype(operands, 0)?;
         self.row().1.check(operands, 0)?;
-        let dtype = self.fun().and_then(|op| op.info().result.of(dtype)).unwrap_or(dtype);
+        let dtype = self.fun().and_then(|op| op.info().result.for_operand(dtype)).unwrap_or(dtype);
         Ok(vec![(dtype, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

@@ -79,7 +79,7 @@ impl Unary {
     /// Returns the element type of the result.
     fn result_dtype(self, dtype: DType) -> DType {
         match self.fun() {
-            Some(op) => op.info().result.of(dtype).unwrap_or(dtype),
+            Some(op) => op.info().result.for_operand(dtype).unwrap_or(dtype),
             None if self == Unary::Angle => dtype.real(),
             None => dtype,
         }
