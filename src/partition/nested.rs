@@ -103,11 +103,6 @@ impl Step {
             }
         }
     }
-    /// Returns the number of iterations of a loop; `None` for other steps and if it is not known.
-    pub(crate) fn trip_count(&self) -> Option<usize> {
-        let Step::Loop { length, .. } = self else { return None };
-        Some(*length)
-    }
     /// Returns the programs nested in the step, in the order of [`Step::nested_programs`].
     pub(crate) fn nested_programs_mut(&mut self) -> Vec<&mut SpmdProgram> {
         match self {

@@ -71,9 +71,9 @@ impl Array {
     ///
     /// For matrices that are not positive definite, the lower triangle of the result is NaN.
     ///
-    /// As for all linear algebra methods: they need the feature `linalg` of this crate. Elements are
-    /// floats (16-bit floats are computed in float32). Leading dimensions are batch dimensions with
-    /// any sharding; each device computes the matrices it holds. The last two dimensions must be
+    /// All linear algebra methods need the feature `linalg` of this crate. Elements are floats
+    /// (16-bit floats are computed in float32). Leading dimensions are batch dimensions with any
+    /// sharding; each device computes the matrices it holds. The last two dimensions must be
     /// unsharded.
     ///
     /// ```

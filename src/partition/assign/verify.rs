@@ -64,7 +64,8 @@ fn check_step(p: &SpmdProgram, k: usize, step: &Step, served: &mut ServedAccesse
             return Err(format!("a value partial over {from:?} does not become partial over {to:?}"));
         }
     }
-    step.nested_programs().iter().try_for_each(|nested| check_nested(p, nested, step.trip_count()))
+    let trip_count = if let Step::Loop { length, .. } = step { Some(*length) } else { None };
+    step.nested_programs().iter().try_for_each(|nested| check_nested(p, nested, trip_count))
 }
 
 /// Checks that the accesses which a fetch serves are in later steps and read the fetched value.

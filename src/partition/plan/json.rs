@@ -8,7 +8,6 @@ use crate::core::util::small_sort;
 use crate::partition::machine::{json_error, to_json_lines};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
-use std::fmt;
 use std::panic::Location;
 
 /// A plan as a file holds it: the figures of a [`Plan`], with source locations as text.

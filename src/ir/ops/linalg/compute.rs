@@ -1,4 +1,4 @@
-//! The results of matrix operations, computed by the crate `atmesh_linalg` for one matrix at a time.
+//! The results of matrix operations, computed by the crate `atmesh_linalg`, one matrix at a time.
 //!
 //! The row kernel copies each matrix, calls the operation, and writes the results.
 

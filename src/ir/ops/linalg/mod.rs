@@ -111,8 +111,8 @@ macro_rules! matrix_op_rules {
 }
 use matrix_op_rules;
 
-/// Implements `ComputeMatrix` for an operation, by an expression of its operands (one matrix of each,
-/// with elements of type `T`) and sizes. Expands to nothing without the feature `linalg`.
+/// Implements `ComputeMatrix` for an operation, by an expression of its operands (one matrix of
+/// each, with elements of type `T`) and sizes. Expands to nothing without the feature `linalg`.
 macro_rules! computes {
     ($op:ty, |$self:ident, $operands:ident, $sizes:pat_param| $results:expr) => {
         #[cfg(feature = "linalg")]
