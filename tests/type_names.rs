@@ -23,6 +23,10 @@ const NOT_NOUNS: [&str; 110] = [
 
 /// Names that two types share because one replaces the other, with the reason.
 const ALLOWED: &[(&str, &str)] = &[
+    (
+        "ComputeMatrix",
+        "ir::ops::linalg has one with the feature `linalg` and one without; `cfg` selects one of them",
+    ),
     ("First", SIMD_LEVELS),
     ("Nans", SIMD_LEVELS),
     ("Shape", STATIC_TYPES),
