@@ -7,7 +7,7 @@ use super::codegen::segments::CodegenRequest;
 use super::codegen::tile_program::TileProgram;
 use super::fusion::FusionPlan;
 use super::index::MAX_LOOPS;
-use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
+use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
 use crate::core::diagnostic::Result;
 use crate::exec::runtime::thread_pool;
 use crate::partition::Slot;
@@ -114,5 +114,9 @@ impl TaskKernel for ElementwiseKernel {
         // SAFETY: the box is within the space, and the caller upholds the contract for its
         // elements.
         unsafe { interpreter::run(&self.tiles, memory, &lo, &hi, scratch) }
+    }
+    unsafe fn run_all(&self, _: KernelStage, memory: &mut [*mut u8], scratch: &mut Scratch) {
+        // SAFETY: the box is the whole space, and the caller upholds the contract for its elements.
+        unsafe { interpreter::run(&self.tiles, memory, &[0; MAX_LOOPS], &self.tiles.ext, scratch) }
     }
 }
