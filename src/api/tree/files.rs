@@ -65,15 +65,18 @@ pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
     // a symbolic link to a directory stays one
     let dir = &*atomic_file::follow_links(dir).map_err(|why| failed(&why))?;
     let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
-    if dir.exists() {
-        let others = file_names(dir).map_err(|why| failed(&why))?;
-        if let Some(other) = others.iter().find(|n| Path::new(n).extension().is_none_or(|e| e != "npy")) {
-            let why = format!(
-                "the directory holds {}, which is not an array file: it is not replaced",
-                other.display()
-            );
-            return Err(failed(&why));
-        }
+    let others = match file_names(dir) {
+        Ok(others) => others,
+        // another save may replace the directory at this moment
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(why) => return Err(failed(&why)),
+    };
+    if let Some(other) = others.iter().find(|n| Path::new(n).extension().is_none_or(|e| e != "npy")) {
+        let why = format!(
+            "the directory holds {}, which is not an array file: it is not replaced",
+            other.display()
+        );
+        return Err(failed(&why));
     }
     let part = std::fs::create_dir_all(atomic_file::parent(dir))
         .and_then(|()| atomic_file::temporary_names(dir, ".part").tempdir_in(atomic_file::parent(dir)))
