@@ -27,7 +27,8 @@ impl PrintedStage {
     pub(crate) fn print_pass(self, pass: &str, program: impl FnOnce() -> String) {
         static PRINTED: LazyLock<Vec<PrintedStage>> =
             LazyLock::new(|| requested_stages().unwrap_or_default());
-        if PRINTED.contains(&self) {
+        // WebAssembly has no environment variables
+        if !size_optimized!() && PRINTED.contains(&self) {
             eprintln!("{self} after {pass}:\n{}", program().trim_end());
         }
     }

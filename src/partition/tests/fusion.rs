@@ -16,7 +16,7 @@ fn check<const N: usize>(shapes: [&[usize]; N], f: fn(&[Array]) -> Array, expect
     let mut plan = fuse(&buffers);
     let constraints = RowConstraints::of_unplaced_values(&plan);
     fuse_rows(&mut plan, &constraints);
-    // (without the origins of steps, which have line numbers)
+    // The origins of steps are left out, because they have line numbers.
     let program = lowered.spmd().to_string();
     let steps = program.lines().map(|l| l.split("  // ").next().unwrap_or(l));
     let program = steps.fold(String::new(), |text, line| text + line + "\n");
