@@ -1,0 +1,9 @@
+//~ error[E0599]
+use atmesh::prelude::*;
+fn main() {}
+fn wrong(x: &Array) -> Result<()> {
+    let y = x.gt(0.0).where_(x, 0.0);
+    //~ fix: let y = x.gt(0.0).select(x, 0.0);
+    drop(y);
+    Ok(())
+}
