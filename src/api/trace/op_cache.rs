@@ -130,8 +130,12 @@ impl RecentOp {
     }
     /// Returns the program for these operands.
     fn program(&self, key: &OpKey<'_>) -> Option<OpProgram> {
-        let literals: SmallVec<[Literal; 2]> = key.literals().collect();
-        match (self.variants.iter().find(|v| v.literals == literals), &self.generic) {
+        // most variants differ in the first literal
+        let first = key.literals().next();
+        let same = |v: &&LiteralVariant| {
+            v.literals.first().copied() == first && v.literals.iter().copied().eq(key.literals())
+        };
+        match (self.variants.iter().find(same), &self.generic) {
             (Some(v), _) => Some(OpProgram { program: v.program.clone(), literals_are_inputs: false }),
             (None, GenericProgram::Compiled(p)) => {
                 Some(OpProgram { program: p.clone(), literals_are_inputs: true })
