@@ -223,6 +223,16 @@ macro_rules! ok_or_return {
     };
 }
 
+/// Makes a `Fault` of this kind, with a message that is written as in `format!`.
+macro_rules! fault {
+    ($kind:ident, $($message:tt)+) => {
+        $crate::core::diagnostic::Fault::new(
+            $crate::core::diagnostic::ErrorKind::$kind,
+            format!($($message)+),
+        )
+    };
+}
+
 /// Writes the setters of an options type: each replaces some fields.
 macro_rules! setters { ($(
     $(#[$doc:meta])*

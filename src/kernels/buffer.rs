@@ -357,8 +357,7 @@ pub(crate) fn looks_resident<T>(new: &mut [MaybeUninit<T>]) -> bool {
     }
 }
 fn out_of_memory(bytes: usize) -> Fault {
-    let message = format!("the system has no {} of memory for this", Gibibytes(bytes));
-    Fault::new(ErrorKind::Data, message).help(HELP_USE_TYPES)
+    fault!(Data, "the system has no {} of memory for this", Gibibytes(bytes)).help(HELP_USE_TYPES)
 }
 struct Gibibytes(usize);
 impl std::fmt::Display for Gibibytes {

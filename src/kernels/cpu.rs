@@ -1,6 +1,6 @@
 //! Detection of the processor's vector instructions, and functions compiled for each level of them.
 
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use std::sync::OnceLock;
 
 /// The level of vector instructions that kernels are compiled for.
@@ -72,8 +72,7 @@ pub(crate) fn requested_level() -> Result<Option<IsaLevel>, Fault> {
         return Ok(Some(level));
     }
     let names: Vec<&str> = IsaLevel::available().map(IsaLevel::name).collect();
-    let message = format!("this processor has no instruction set {name:?}, which ATMESH_CPU names");
-    Err(Fault::new(ErrorKind::Syntax, message)
+    Err(fault!(Syntax, "this processor has no instruction set {name:?}, which ATMESH_CPU names")
         .help(format!("the instruction sets of this processor are: {}", names.join(", "))))
 }
 

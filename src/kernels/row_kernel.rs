@@ -9,7 +9,7 @@ mod views;
 
 pub use views::{RowInput, RowOutput, RowOutputs};
 
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crate::core::types::{DType, Scalar, Shape};
 use crate::kernels::flush_mode::FlushMode;
 use std::cell::Cell;
@@ -193,8 +193,7 @@ pub(crate) fn catch_panics(kernel: &dyn RowKernel, code: impl FnOnce()) {
     let _mark = KernelMark(RUNS_KERNEL.replace(true));
     let _mode = FlushMode::off();
     let Err(message) = catch_user_panic(code) else { return };
-    let text = format!("the row kernel {:?} panicked: {message}", kernel.key());
-    resume_unwind(Box::new(Fault::new(ErrorKind::User, text)));
+    resume_unwind(Box::new(fault!(User, "the row kernel {:?} panicked: {message}", kernel.key())));
 }
 
 thread_local! {

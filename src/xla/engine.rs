@@ -47,9 +47,8 @@ impl Engine for Xla {
         let (executable, client) = inner?;
         if executable.num_results() != program.outputs.len() {
             let (has, wanted) = (executable.num_results(), program.outputs.len());
-            let message = format!("the plugin compiled a module of {wanted} results to one of {has}");
             return Err(at(Error::new(
-                Fault::new(ErrorKind::Device, message),
+                fault!(Device, "the plugin compiled a module of {wanted} results to one of {has}"),
                 "the engine xla",
                 Vec::new(),
                 None,

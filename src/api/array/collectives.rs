@@ -7,7 +7,7 @@
 use super::dims::resolve_dim;
 use super::{Array, prims};
 use crate::api::trace::{Setting, apply1, poison, setting};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::mesh::{Axes, Axis, AxisType};
 use crate::core::types::DType;
 use crate::ir::ops::collective::{AllGatherTo, PcastTo};
@@ -511,7 +511,7 @@ fn manual_axes_size(axes: &Axes, call: CallSite<'_>) -> Result<usize> {
         match here.mesh.axis_type(axis) {
             Some(AxisType::Manual) => sizes *= here.mesh.extent(axis),
             Some(_) => {
-                let fault = Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"));
+                let fault = fault!(Mesh, "{axis} is not manual here");
                 let elsewhere = format!("elsewhere: `mesh.axis_size({:?})?`", axis.name());
                 return Err(reject(fault.help("`shard_map` makes it so").help(elsewhere)));
             }
@@ -531,14 +531,13 @@ fn one_kind_of_region(here: Setting, axes: &Axes) -> Result<Setting, Fault> {
         return Ok(here);
     }
     let (untracked, tracked) = (Axes::from(untracked), Axes::from(tracked));
-    let message = format!("{tracked} belongs to a checked region and {untracked} to an unchecked one");
-    Err(Fault::new(ErrorKind::Varying, message)
+    Err(fault!(Varying, "{tracked} belongs to a checked region and {untracked} to an unchecked one")
         .help(format!("name them one after the other: {}, then {}", tracked.quoted(), untracked.quoted()))
         .help("or make both regions checked, or both `.unchecked()`"))
 }
 
 /// Returns the error for a collective that is called outside of a `shard_map` body.
 fn outside_shard_map(op: &str) -> Fault {
-    Fault::new(ErrorKind::Mesh, format!("`{op}` outside of a `shard_map` body: there are no manual axes"))
+    fault!(Mesh, "`{op}` outside of a `shard_map` body: there are no manual axes")
         .help("call it in the closure of `shard_map`")
 }

@@ -175,7 +175,7 @@ fn terms(parts: &[Array]) -> Vec<Term> {
 /// Returns the rank of the first array; an empty list and operands with errors are errors.
 fn first_rank(parts: &[Array], call: CallSite<'_>) -> Result<usize, Array> {
     let Some(first) = parts.first() else {
-        let fault = Fault::new(ErrorKind::Shape, "there are no arrays").help("give at least one");
+        let fault = fault!(Shape, "there are no arrays").help("give at least one");
         return Err(operand::reject(fault, &[], call));
     };
     if let Some(error) = carried_errors(parts.iter()) {

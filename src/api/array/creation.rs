@@ -38,7 +38,7 @@ pub(super) fn check_requested_sharding(ty: &ArrayType, now: bool) -> Result<Opti
     match &ty.mesh {
         Some(mesh) => Sharding::try_new(mesh, ty.spec, &ty.shape).map(Some),
         None if ty.spec.is_replicated() => Ok(None),
-        None => Err(Fault::new(ErrorKind::Mesh, format!("{} names axes, but no mesh", ty.spec))
+        None => Err(fault!(Mesh, "{} names axes, but no mesh", ty.spec)
             .help("`F32.array_type([8, 2]).on(&mesh, p![..])`")),
     }
 }
@@ -391,11 +391,8 @@ pub(super) fn check_vector(ty: &ArrayType, call: CallSite<'_>) -> Result<(), Arr
     if ty.rank() == 1 {
         return Ok(());
     }
-    let fault = Fault::new(
-        ErrorKind::Shape,
-        format!("`{}` makes arrays of rank 1, not of rank {}", call.op, ty.rank()),
-    )
-    .help("reshape it: `.reshape([…])`");
+    let fault = fault!(Shape, "`{}` makes arrays of rank 1, not of rank {}", call.op, ty.rank())
+        .help("reshape it: `.reshape([…])`");
     Err(reject_type(fault, ty, call))
 }
 

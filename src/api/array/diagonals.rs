@@ -130,8 +130,7 @@ impl Array {
     fn mask_off_diagonal(&self, k: i64, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() < 2 {
-            let message = format!("an array of rank {} has no diagonal", ty.rank());
-            let fault = Fault::new(ErrorKind::Shape, message);
+            let fault = fault!(Shape, "an array of rank {} has no diagonal", ty.rank());
             return self.reject(fault.help("it takes (stacks of) matrices: `.reshape([n, m])`"), call);
         }
         let of = ArrayType { dtype: DType::I32, ..fresh_type(ty) };
@@ -144,7 +143,7 @@ impl Array {
     /// Returns a matrix of 1 where `compare` holds for `row + k` and the column index, 0 elsewhere.
     pub(super) fn compare_with_diagonal(ty: ArrayType, k: i64, compare: Binary, call: CallSite<'_>) -> Array {
         if ty.rank() != 2 {
-            let fault = Fault::new(ErrorKind::Shape, format!("a matrix has 2 dimensions, not {}", ty.rank()))
+            let fault = fault!(Shape, "a matrix has 2 dimensions, not {}", ty.rank())
                 .help(format!("give both sizes: `Array::{}([n, n], 0)`", call.op));
             return super::creation::reject_type(fault, &ty, call);
         }

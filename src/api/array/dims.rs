@@ -4,7 +4,7 @@
 //! integers several, and `..` all of them.
 
 use super::Array;
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use std::ops::RangeFull;
 
 /// A list of array dimensions: `0`, `-1` (the last), `[0, 1]`, or `..` (all of them).
@@ -56,7 +56,7 @@ impl Dims {
         for &d in list {
             let d = resolve_dim(d, rank)?;
             if dims.contains(&d) {
-                return Err(Fault::new(ErrorKind::Shape, format!("dimension {d} is named twice"))
+                return Err(fault!(Shape, "dimension {d} is named twice")
                     .help("name each dimension once")
                     .highlight_dim(0, d));
             }
@@ -94,7 +94,7 @@ pub(crate) fn resolve_dim(d: i64, rank: usize) -> Result<usize, Fault> {
     if (0..rank as i64).contains(&at) {
         return Ok(at as usize);
     }
-    let fault = Fault::new(ErrorKind::Shape, format!("there is no dimension {d} in an array of rank {rank}"));
+    let fault = fault!(Shape, "there is no dimension {d} in an array of rank {rank}");
     Err(match rank {
         0 => fault.help("a scalar has no dimensions"),
         1 => fault.help("its only dimension is 0, or -1 from the end"),

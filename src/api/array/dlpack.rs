@@ -67,8 +67,7 @@ impl Array {
         let ty = self.ty()?;
         let error = |fault| Error::new(fault, TO_DLPACK, vec![ty.to_string()], Some(location));
         let Some((_, dtype)) = DLPACK_DTYPES.iter().find(|t| t.0 == ty.dtype) else {
-            let fault =
-                Fault::new(ErrorKind::Dtype, format!("{} is not an element type of DLPack", ty.dtype));
+            let fault = fault!(Dtype, "{} is not an element type of DLPack", ty.dtype);
             return Err(error(fault.help("export the key's two words: `key.data()`")));
         };
         let slab = self.host_data(TO_DLPACK, location)?;
@@ -169,7 +168,7 @@ fn host_type(seen: &TensorRef<'_>) -> Result<DType, Fault> {
     let known = DLPACK_DTYPES.iter().find(|t| t.1 == dtype).map(|t| t.0);
     known.ok_or_else(|| {
         let of = format!("code {}, {} bits and {} lanes", dtype.code.0, dtype.bits, dtype.lanes);
-        Fault::new(ErrorKind::Dtype, format!("arrays do not support the DLPack element type {of}"))
+        fault!(Dtype, "arrays do not support the DLPack element type {of}")
             .help("convert the tensor first, as `x.astype(\"float32\")` does in NumPy")
     })
 }

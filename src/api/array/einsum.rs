@@ -290,7 +290,7 @@ fn contract_all(
         named.push(a.contract(b, &kept, to, wish, terms, step));
     }
     let Some(mut one) = named.pop() else {
-        let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
+        let fault = fault!(Shape, "there are no operands").help("give at least one array");
         return operand::reject(fault, &[], call);
     };
     one.sum_out(|c| result.contains(&c), call);
@@ -388,8 +388,7 @@ impl EinsumOperand {
                 let c = self.names[i];
                 let (number, dims) =
                     self.origin.as_ref().map_or((0, [i, j]), |(k, dims)| (*k, [dims[i], dims[j]]));
-                let message = format!("{c} takes the diagonal of operand {number}, which is sharded");
-                let fault = Fault::new(ErrorKind::Sharding, message)
+                let fault = fault!(Sharding, "{c} takes the diagonal of operand {number}, which is sharded")
                     .help(format!("reshard operand {number}: `.reshard(p![])`"))
                     .highlight_dim(number, dims[0])
                     .highlight_dim(number, dims[1]);

@@ -364,9 +364,9 @@ fn broadcast_type(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh,
     let all: Vec<_> = entries.iter().flat_map(Axes::iter).collect();
     if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
         let axis = all[twice];
-        let mut fault = Fault::new(
-            ErrorKind::Sharding,
-            format!("the result would name {axis} twice: two of its dimensions would be sharded over it"),
+        let mut fault = fault!(
+            Sharding,
+            "the result would name {axis} twice: two of its dimensions would be sharded over it"
         );
         for (k, ty) in types {
             for d in (0..ty.rank()).filter(|d| ty.spec.dim(*d).contains(&axis)) {

@@ -35,7 +35,7 @@ pub(super) fn sharding_mismatch(a: (usize, &ArrayType, usize), b: (usize, &Array
 pub(super) fn sharded_dim(ty: &ArrayType, d: usize, why: &str) -> Fault {
     let axes = Axes::from(ty.spec.dim(d));
     let unsharded = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
-    Fault::new(ErrorKind::Sharding, format!("dimension {d} is sharded over {axes}{why}"))
+    fault!(Sharding, "dimension {d} is sharded over {axes}{why}")
         .help(format!("gather it first: `.reshard({unsharded})`"))
         .highlight_dim(0, d)
 }

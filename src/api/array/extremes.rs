@@ -75,8 +75,7 @@ impl Array {
             return self.reject(empty_dim_fault(d), call);
         }
         if i32::try_from(n).is_err() {
-            let message = format!("positions among {n} elements do not fit into int32");
-            let fault = Fault::new(ErrorKind::Shape, message);
+            let fault = fault!(Shape, "positions among {n} elements do not fit into int32");
             return self.reject(fault.help("search along one dimension after the other"), call);
         }
         self.with_call_site(call, |call| {

@@ -152,7 +152,7 @@ impl Array {
     fn typed_host_data<T: Element>(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
         let ty = self.ty()?;
         if ty.dtype != T::DTYPE {
-            let fault = Fault::new(ErrorKind::Dtype, format!("the array is {}, not {}", ty.dtype, T::DTYPE));
+            let fault = fault!(Dtype, "the array is {}, not {}", ty.dtype, T::DTYPE);
             let fault = match ty.dtype {
                 DType::Key => fault.help("a key's two words: `key.data()`"),
                 _ => fault.help(format!("convert it first: `.astype({:?})`", T::DTYPE)),
@@ -224,9 +224,8 @@ impl Array {
         match slab.elements() {
             [x] => Ok(*x),
             all => {
-                let fault =
-                    Fault::new(ErrorKind::Shape, format!("`item` of an array of {} elements", all.len()))
-                        .help("`to_vec` gives all of them");
+                let fault = fault!(Shape, "`item` of an array of {} elements", all.len())
+                    .help("`to_vec` gives all of them");
                 Err(Error::new(fault, "item", vec![self.ty()?.to_string()], Some(location)))
             }
         }
@@ -330,11 +329,8 @@ impl Array {
         let pieces: Vec<Array> = pieces.into_iter().map(Into::into).collect();
         let (given, devices) = (pieces.len(), sharding.mesh.size());
         if given > devices {
-            let fault = Fault::new(
-                ErrorKind::Data,
-                format!("there are {given} pieces, but {} has {devices} devices", sharding.mesh),
-            )
-            .help("give one piece for each device, in the mesh's order");
+            let fault = fault!(Data, "there are {given} pieces, but {} has {devices} devices", sharding.mesh)
+                .help("give one piece for each device, in the mesh's order");
             return Err(Error::new(fault, "from_shards", Vec::new(), Some(location)));
         }
         assemble("from_shards", shape.into(), sharding, location, |k, _| Ok(pieces.get(k).cloned()))

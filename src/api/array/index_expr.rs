@@ -258,7 +258,7 @@ impl Index {
         for (_, a) in &numbers {
             let Ok(of) = a.type_ref() else { return Err(shape("the index carries an error")) };
             if !of.dtype.is_integer() {
-                let fault = Fault::new(ErrorKind::Dtype, format!("indices are integers, not {}", of.dtype));
+                let fault = fault!(Dtype, "indices are integers, not {}", of.dtype);
                 return Err(match of.dtype {
                     DType::Bool => fault
                         .help("to choose elements by a mask: `mask.select(&x, 0)`")
@@ -359,8 +359,7 @@ impl Index {
                         return Err(shape("the index carries an error".into()));
                     };
                     if !index.dtype.is_integer() {
-                        let message = format!("indices are integers, not {}", index.dtype);
-                        let fault = Fault::new(ErrorKind::Dtype, message);
+                        let fault = fault!(Dtype, "indices are integers, not {}", index.dtype);
                         return Err(match index.dtype {
                             DType::Bool => fault
                                 .help("to choose elements by a mask: `mask.select(&x, 0)`")

@@ -9,7 +9,7 @@ use super::creation::fresh_type;
 use super::errors::needs_unsharded_dim;
 use super::products::DotOptions;
 use crate::api::trace::{apply, apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar};
@@ -473,7 +473,7 @@ pub(super) fn not_square(what: &str, ty: &ArrayType) -> Option<Fault> {
     if matches!(ty.shape[..], [.., rows, columns] if rows == columns) {
         return None;
     }
-    let fault = Fault::new(ErrorKind::Shape, format!("{what} are of square matrices, not of {ty}"));
+    let fault = fault!(Shape, "{what} are of square matrices, not of {ty}");
     Some(fault.help("make the last two sizes equal: `slice`, `pad`, `.reshape(…)`"))
 }
 

@@ -6,7 +6,7 @@
 
 use super::Array;
 use super::atomic_file::{data_error, open_regular, write_atomically};
-use crate::core::diagnostic::{Cursor, Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Cursor, Error, Fault, Result, SourceLocation};
 use crate::core::types::{ArrayType, DType, Shape, with_dtype};
 use crate::exec::runtime::{ArrayData, Buffer, check_available, parallel_copy, try_vec_with_capacity};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
@@ -122,7 +122,7 @@ impl Array {
         let ty = self.ty()?;
         let slab = self.host_data(op, location)?;
         let Some((_, code)) = NPY_DTYPES.iter().find(|t| t.0 == ty.dtype) else {
-            let fault = Fault::new(ErrorKind::Dtype, format!("{} cannot be stored in .npy files", ty.dtype));
+            let fault = fault!(Dtype, "{} cannot be stored in .npy files", ty.dtype);
             let fault = match ty.dtype {
                 DType::Key => fault.help("save the key's two words: `key.data()`"),
                 _ => fault.help("convert it first: `.astype(F32)`"),
@@ -171,10 +171,7 @@ impl Array {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[1, 0]);
         let short = u16::try_from(len).map_err(|_| {
-            let fault = Fault::new(
-                ErrorKind::Data,
-                "a header for this number of dimensions is too long for .npy files",
-            );
+            let fault = fault!(Data, "a header for this number of dimensions is too long for .npy files");
             Error::new(fault, op, vec![ty.to_string()], Some(location))
         })?;
         bytes.extend_from_slice(&short.to_le_bytes());
@@ -193,12 +190,7 @@ pub(crate) fn file_error(
     why: impl std::fmt::Display,
     location: SourceLocation,
 ) -> Error {
-    Error::new(
-        Fault::new(ErrorKind::Data, format!("{}: {why}", path.display())),
-        op,
-        Vec::new(),
-        Some(location),
-    )
+    Error::new(fault!(Data, "{}: {why}", path.display()), op, Vec::new(), Some(location))
 }
 
 /// Returns the error for the contents of a file.

@@ -5,7 +5,7 @@
 
 use super::Array;
 use crate::api::trace::{ArrayOrLiteral, apply, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crate::core::types::{DType, Scalar};
 use crate::ir::program::{CallSite, Literal, Prim, UserOperand};
 use num_complex::Complex;
@@ -95,7 +95,7 @@ pub(crate) fn default_dtype(x: Scalar) -> DType {
 
 /// Converts a weakly typed number to an element type; an error if it is not representable.
 pub(crate) fn convert_weak(x: Scalar, dtype: DType) -> Result<Scalar, Fault> {
-    let reject = |why: &str| Err(Fault::new(ErrorKind::Dtype, format!("the number {x} {why} {dtype}")));
+    let reject = |why: &str| Err(fault!(Dtype, "the number {x} {why} {dtype}"));
     match x {
         Scalar::Bool(_) if dtype == DType::Bool => Ok(x),
         Scalar::Int(i) if dtype.is_integer() => {

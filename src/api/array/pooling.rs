@@ -7,7 +7,7 @@
 use super::windows::{Padding, window_geometry};
 use super::{Array, prims};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, Scalar};
 use crate::ir::ops::elementwise::Binary;
@@ -208,18 +208,12 @@ impl Array {
             Some(lead) => lead,
             None => {
                 let (n, rank) = (window.len(), ty.rank());
-                let fault = Fault::new(
-                    ErrorKind::Shape,
-                    format!("the window has {n} sizes, and the array {rank} dimensions"),
-                );
+                let fault = fault!(Shape, "the window has {n} sizes, and the array {rank} dimensions");
                 return self.reject(fault.help("give a size for each of the last dimensions"), call);
             }
         };
         if kind == Reduction::Sum && !ty.dtype.is_float() {
-            let fault = Fault::new(
-                ErrorKind::Dtype,
-                format!("elements of type {} have no mean of their type", ty.dtype),
-            );
+            let fault = fault!(Dtype, "elements of type {} have no mean of their type", ty.dtype);
             return self.reject(fault.help("convert the array: `.astype(F32)`"), call);
         }
         let full_rank = |list: &[usize], one: usize| [&vec![one; lead][..], list].concat();
@@ -253,11 +247,8 @@ impl Array {
 fn pool_windows(ty: &ArrayType, window: &[usize], options: &WindowOptions) -> Result<Windows, Fault> {
     let (n, rank) = (window.len(), ty.rank());
     if n != rank {
-        return Err(Fault::new(
-            ErrorKind::Shape,
-            format!("the window has {n} sizes, and the array {rank} dimensions"),
-        )
-        .help("give a size for each dimension: 1 where a window is one element"));
+        return Err(fault!(Shape, "the window has {n} sizes, and the array {rank} dimensions")
+            .help("give a size for each dimension: 1 where a window is one element"));
     }
     let lists = [&options.strides, &options.dilation, &options.base_dilation];
     let windows = window_geometry(&ty.shape, window, &options.padding, lists)?;

@@ -7,7 +7,6 @@ use super::contraction::Contraction;
 use super::operand::{self, Term};
 use super::{Array, errors, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Precision};
 use crate::ir::program::{CallSite, UserOperand};
@@ -137,10 +136,8 @@ impl Array {
         for x in [self, b] {
             let Ok(ty) = x.type_ref() else { return x.clone() };
             if !(1..=2).contains(&ty.rank()) {
-                let fault = Fault::new(
-                    ErrorKind::Shape,
-                    format!("an array has rank {}: `dot` takes arrays of rank 1 or 2", ty.rank()),
-                );
+                let fault =
+                    fault!(Shape, "an array has rank {}: `dot` takes arrays of rank 1 or 2", ty.rank());
                 let fault = match ty.rank() {
                     0 => fault.help("multiply by a scalar: `a * b`"),
                     _ => fault.help("use `matmul` for stacks of matrices, or `einsum`"),
@@ -157,8 +154,7 @@ impl Array {
         };
         let reject = |fault| operand::reject(fault, &operand_pair(self, b), call);
         if ta.rank() == 0 || tb.rank() == 0 {
-            let fault =
-                Fault::new(ErrorKind::Shape, format!("`{}` takes arrays of rank 1 and more", call.op));
+            let fault = fault!(Shape, "`{}` takes arrays of rank 1 and more", call.op);
             return reject(fault.help("multiply by a scalar: `a * b`"));
         }
         let (a_mat, b_mat) = (ta.rank() > 1, tb.rank() > 1);
@@ -192,11 +188,9 @@ impl Array {
                 (Some((d, 1)), Some(_)) => return reject(errors::sharded_unit_dim(0, ta, d)),
                 (Some(_), Some((e, 1))) => return reject(errors::sharded_unit_dim(1, tb, e)),
                 (Some((d, n)), Some((e, m))) => {
-                    let fault = Fault::new(
-                        ErrorKind::Shape,
-                        format!(
-                            "dimension {d} of operand 0 has size {n}, dimension {e} of operand 1 size {m}: leading dimensions must be equal, or one of them 1"
-                        ),
+                    let fault = fault!(
+                        Shape,
+                        "dimension {d} of operand 0 has size {n}, dimension {e} of operand 1 size {m}: leading dimensions must be equal, or one of them 1"
                     );
                     let help = "make them equal: `slice`, `pad`; a size of 1 is repeated";
                     return reject(fault.highlight_dim(0, d).highlight_dim(1, e).help(help));

@@ -304,7 +304,7 @@ pub fn meshgrid<A: Borrow<Array>>(vectors: impl IntoIterator<Item = A>, grid: Gr
     }
     let types = || vectors.iter().filter_map(|v| v.type_ref().ok());
     if let Some((k, ty)) = types().enumerate().find(|(_, ty)| ty.rank() != 1) {
-        let fault = Fault::new(ErrorKind::Shape, format!("operand {k} is {ty}: a grid is made of vectors"));
+        let fault = fault!(Shape, "operand {k} is {ty}: a grid is made of vectors");
         return failed(operand::reject(fault.help("ravel it first: `.ravel()`"), &terms, call));
     }
     let rank = vectors.len();

@@ -207,8 +207,7 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let n = ty.shape.num_elements();
         if n > i32::MAX as usize {
-            let fault =
-                Fault::new(ErrorKind::Shape, format!("positions among {n} elements do not fit into int32"));
+            let fault = fault!(Shape, "positions among {n} elements do not fit into int32");
             return self.reject(fault.help("search slices of the array"), call);
         }
         self.with_call_site(call, |call| {

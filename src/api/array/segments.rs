@@ -247,17 +247,15 @@ impl Array {
             (poisoned.clone(), poisoned)
         };
         if !ty.dtype.is_float() {
-            let fault =
-                Fault::new(ErrorKind::Dtype, format!("a histogram is of floats, not of {}", ty.dtype));
+            let fault = fault!(Dtype, "a histogram is of floats, not of {}", ty.dtype);
             return reject(fault.help("convert it: `.astype(F32)`"));
         }
         let Some(count) = i32::try_from(bins).ok().filter(|n| *n > 0) else {
-            let fault = Fault::new(ErrorKind::Shape, format!("a range cannot be divided into {bins} bins"));
+            let fault = fault!(Shape, "a range cannot be divided into {bins} bins");
             return reject(fault.help("give from 1 to 2³¹ − 1 bins"));
         };
         if range.start.partial_cmp(&range.end) != Some(std::cmp::Ordering::Less) {
-            let message = format!("there are no bins in the range {} to {}", range.start, range.end);
-            let fault = Fault::new(ErrorKind::Shape, message);
+            let fault = fault!(Shape, "there are no bins in the range {} to {}", range.start, range.end);
             return reject(fault.help("give a range whose start is less than its end"));
         }
         let most = count - 1;

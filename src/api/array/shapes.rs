@@ -136,8 +136,7 @@ impl Array {
                 named => {
                     let (entries, rank) = (pluralize(dims.len(), "entry"), ty.rank());
                     let fault = named.err().unwrap_or_else(|| {
-                        let message = format!("the permutation has {entries}, but the array has rank {rank}");
-                        Fault::new(ErrorKind::Shape, message)
+                        fault!(Shape, "the permutation has {entries}, but the array has rank {rank}")
                     });
                     let all: Vec<usize> = (0..rank).rev().collect();
                     let help = format!("name each of its dimensions once, as `{all:?}` does");
@@ -159,11 +158,8 @@ impl Array {
         let (shape, call) = (shape.into(), CallSite::here("broadcast_to"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() > shape.rank() {
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!("an array of rank {} does not broadcast to {shape}", ty.rank()),
-            )
-            .help("new dimensions come in front, none is dropped: reduce or `squeeze` first");
+            let fault = fault!(Shape, "an array of rank {} does not broadcast to {shape}", ty.rank())
+                .help("new dimensions come in front, none is dropped: reduce or `squeeze` first");
             return self.reject(fault, call);
         }
         self.broadcast_like(&shape, None, call)
@@ -204,9 +200,9 @@ impl Array {
             Some(d) => {
                 let (from, to) = (Axes::from(ty.spec.dim(d)), Axes::from(out.dim(first + d)));
                 let to = if to.is_empty() { "unsharded".into() } else { format!("sharded over {to}") };
-                let fault = Fault::new(
-                    ErrorKind::Sharding,
-                    format!("dimension {d} is sharded over {from}, and asked to be {to} in the result"),
+                let fault = fault!(
+                    Sharding,
+                    "dimension {d} is sharded over {from}, and asked to be {to} in the result"
                 );
                 let entry = |d: usize| match ty.shape[d] == shape[first + d] {
                     _ if !differs(&d) => Axes::from(ty.spec.dim(d)),
@@ -343,11 +339,8 @@ impl Array {
             && ty.rank() != widths.len()
         {
             let (given, rank) = (pluralize(widths.len(), "dimension"), ty.rank());
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!("there are widths for {given}, but the array has {rank}"),
-            )
-            .help("give (before, after, between) for each dimension");
+            let fault = fault!(Shape, "there are widths for {given}, but the array has {rank}")
+                .help("give (before, after, between) for each dimension");
             return self.reject(fault, call);
         }
         self.pad_at(value.term(), &widths, call)
@@ -361,7 +354,7 @@ impl Array {
                 if let Ok(v) = value.type_ref()
                     && v.rank() != 0
                 {
-                    let fault = Fault::new(ErrorKind::Shape, "the padding value must be a scalar")
+                    let fault = fault!(Shape, "the padding value must be a scalar")
                         .help("to pad with an array, use `concat`");
                     return operand::reject(fault, &[self.into(), value.into()], call);
                 }
@@ -448,9 +441,8 @@ impl Array {
     fn triangle(&self, lower: bool, k: i64, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() < 2 {
-            let fault =
-                Fault::new(ErrorKind::Shape, format!("an array of rank {} has no diagonal", ty.rank()))
-                    .help("it takes (stacks of) matrices: `.reshape([n, m])`");
+            let fault = fault!(Shape, "an array of rank {} has no diagonal", ty.rank())
+                .help("it takes (stacks of) matrices: `.reshape([n, m])`");
             return self.reject(fault, call);
         }
         let of = ArrayType { dtype: DType::I32, ..super::creation::fresh_type(ty) };

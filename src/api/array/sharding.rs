@@ -6,7 +6,7 @@
 use super::{Array, prims};
 use crate::api::display::Picture;
 use crate::api::trace::{Repr, apply1, innermost, setting};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Fault, Result};
 use crate::core::mesh::{AxisType, DeviceId, Mesh, first_devices};
 use crate::core::sharding::{Sharding, Spec, blocks_unchecked, check_divides, check_spec};
 use crate::core::types::{ArrayType, DType, Shape};
@@ -85,8 +85,7 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return Ok(None) };
         match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
             None if !spec.is_replicated() || spec.dims().len() > rank => {
-                let fault =
-                    Fault::new(ErrorKind::Mesh, format!("{spec} names axes, but the array is on no mesh"));
+                let fault = fault!(Mesh, "{spec} names axes, but the array is on no mesh");
                 Err(fault.help("put it on one: `x.put(&mesh, p![..])`"))
             }
             mesh => Ok(mesh),
@@ -177,10 +176,9 @@ impl Array {
         match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
             Some(mesh) => self.constrain_at(&mesh, spec, call),
             None => {
-                let fault =
-                    Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
-                        .help("put it on one: `x.put(&mesh, p![..])`")
-                        .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
+                let fault = fault!(Mesh, "a constraint needs a mesh, and the array is on none")
+                    .help("put it on one: `x.put(&mesh, p![..])`")
+                    .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
                 self.reject(fault, call)
             }
         }
@@ -304,7 +302,7 @@ pub struct Shard {
 
 /// Returns the error for data on an abstract mesh, which has no devices to hold it.
 pub(super) fn abstract_mesh_error(mesh: &Mesh) -> Fault {
-    Fault::new(ErrorKind::Mesh, format!("{mesh} is abstract: it has no devices that could hold data"))
+    fault!(Mesh, "{mesh} is abstract: it has no devices that could hold data")
         .help("trace with a type instead of the array: `F32.array_type([8]).on(&mesh, p![…])`")
         .help("or make a mesh of devices: `Mesh::new`")
 }

@@ -246,7 +246,7 @@ impl Array {
     pub fn percentile(&self, q: f64, d: i32) -> Array {
         let call = CallSite::here("percentile");
         if !(0.0..=100.0).contains(&q) {
-            let fault = Fault::new(ErrorKind::Shape, format!("{q} is not a percentage"));
+            let fault = fault!(Shape, "{q} is not a percentage");
             return self.reject(fault.help("give a number from 0 to 100"), call);
         }
         self.quantile_at(q / 100.0, d, call)
@@ -265,8 +265,7 @@ impl Array {
                 Some(Fault::new(ErrorKind::Dtype, text).help("convert it first: `.astype(F32)`"))
             }
             () if !(0.0..=1.0).contains(&q) => {
-                let text = format!("{q} is not a fraction");
-                Some(Fault::new(ErrorKind::Shape, text).help("give a number from 0 to 1"))
+                Some(fault!(Shape, "{q} is not a fraction").help("give a number from 0 to 1"))
             }
             () if n == 0 => Some(empty_dim_fault(axis)),
             () => None,

@@ -88,7 +88,7 @@ pub(super) fn check_integers(i: &Array) -> Result<(), Fault> {
     if ty.dtype.is_integer() {
         return Ok(());
     }
-    let fault = Fault::new(ErrorKind::Dtype, format!("indices are integers, not {}", ty.dtype));
+    let fault = fault!(Dtype, "indices are integers, not {}", ty.dtype);
     Err(match ty.dtype {
         DType::Bool => fault
             .help("to choose elements by a mask: `mask.select(&x, 0)`")
@@ -268,10 +268,9 @@ impl Array {
             });
         let fits = |d: usize| d == axis || ty.shape[d] == of.shape[d] || ty.shape[d] == 1 || of.shape[d] == 1;
         if of.rank() != ty.rank() {
-            let message =
-                format!("the indices have {} dimensions, but the array has {}", of.rank(), ty.rank());
             return reject(
-                Fault::new(ErrorKind::Shape, message).help("give them one rank: `.expand_dims(…)`"),
+                fault!(Shape, "the indices have {} dimensions, but the array has {}", of.rank(), ty.rank())
+                    .help("give them one rank: `.expand_dims(…)`"),
             );
         }
         if let Some(d) = (0..ty.rank()).find(|d| !fits(*d)) {

@@ -110,8 +110,7 @@ impl Array {
         self.with_both_types(b, call, |ta, tb, call| {
             let (ra, rb) = (ta.rank(), tb.rank());
             if n > ra.min(rb) {
-                let message = format!("it sums over {n} dimensions, but the arrays have {ra} and {rb}");
-                let fault = Fault::new(ErrorKind::Shape, message);
+                let fault = fault!(Shape, "it sums over {n} dimensions, but the arrays have {ra} and {rb}");
                 return Err(fault.help(format!("sum over {} at most", ra.min(rb))));
             }
             Ok(self.contract_pairs(b, (0..n).map(|k| (ra - n + k, k)).collect(), out, call))

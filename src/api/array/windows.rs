@@ -208,16 +208,14 @@ fn layout_dims(layout: &Option<[String; 3]>, rank: usize) -> Result<[ConvDims; 3
         let letters: Vec<char> = name.chars().collect();
         if letters.len() != rank {
             let (m, n) = (letters.len(), rank);
-            return Err(
-                shape_fault(format!("the layout {name} names {m} dimensions, and there are {n}")).help(help)
-            );
+            return Err(fault!(Shape, "the layout {name} names {m} dimensions, and there are {n}").help(help));
         }
         if let Some(twice) = letters.iter().enumerate().find(|(k, c)| letters[..*k].contains(c)) {
-            return Err(shape_fault(format!("the layout {name} names {} twice", twice.1)).help(help));
+            return Err(fault!(Shape, "the layout {name} names {} twice", twice.1).help(help));
         }
         let at = |c: char| letters.iter().position(|l| *l == c);
         let (Some(one), Some(two)) = (at(first), at(features)) else {
-            return Err(shape_fault(format!("the layout {name} has no {first} or no {features}")).help(help));
+            return Err(fault!(Shape, "the layout {name} has no {first} or no {features}").help(help));
         };
         let others: Vec<char> = letters.iter().copied().filter(|c| *c != first && *c != features).collect();
         let order = spatial.get_or_insert(others);
@@ -227,7 +225,7 @@ fn layout_dims(layout: &Option<[String; 3]>, rank: usize) -> Result<[ConvDims; 3
         };
         dims.push(ConvDims { batch: one, features: two, spatial: list });
     }
-    <[ConvDims; 3]>::try_from(dims).map_err(|_| shape_fault("a layout has three names"))
+    <[ConvDims; 3]>::try_from(dims).map_err(|_| fault!(Shape, "a layout has three names"))
 }
 
 /// Returns one entry per dimension; `None` becomes all 1, a wrong length is an error.
@@ -235,7 +233,7 @@ fn per_dim(what: &str, list: &Option<Vec<usize>>, n: usize) -> Result<Vec<usize>
     let list = list.clone().unwrap_or_else(|| vec![1; n]);
     if list.len() != n {
         let m = list.len();
-        return Err(shape_fault(format!("there are {m} {what} for {n} dimensions that windows move over"))
+        return Err(fault!(Shape, "there are {m} {what} for {n} dimensions that windows move over")
             .help("give one for each"));
     }
     Ok(list)
@@ -258,7 +256,7 @@ pub(super) fn window_geometry(
         && list.len() != n
     {
         let m = list.len();
-        return Err(shape_fault(format!("there are {m} paddings for {n} dimensions that windows move over"))
+        return Err(fault!(Shape, "there are {m} paddings for {n} dimensions that windows move over")
             .help("give the padding before and after for each: `[(1, 1), (0, 2)]`"));
     }
     let mut all = Vec::with_capacity(n);
@@ -386,7 +384,7 @@ impl Array {
         };
         let reject = |fault| operand::reject(fault, &operand_pair(self, w), call);
         if options.base_dilation.is_some() {
-            let fault = shape_fault("a transposed convolution dilates the array by its strides");
+            let fault = fault!(Shape, "a transposed convolution dilates the array by its strides");
             return reject(fault.help("omit `base_dilation`, or use `conv_with`"));
         }
         if ta.rank() != tw.rank() || ta.rank() < 2 {
@@ -478,26 +476,24 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
     let rank = x.rank();
     if rank != w.rank() || rank < 2 {
         let ranks = format!("the array has rank {rank} and the filter rank {}", w.rank());
-        return Err(shape_fault(format!("{ranks}: both need rank 2 plus the number of spatial dimensions"))
+        return Err(fault!(Shape, "{ranks}: both need rank 2 plus the number of spatial dimensions")
             .help("reshape one: `x.reshape([1, features, …])`, `w.reshape([out, in, …])`"));
     }
     let [xd, wd, yd] = layout_dims(&options.layout, rank)?;
     let (groups, batch_groups) = (options.groups, options.batch_groups);
     if groups == 0 || batch_groups == 0 {
-        return Err(shape_fault("there are 0 groups").help("use 1 group for no grouping"));
+        return Err(fault!(Shape, "there are 0 groups").help("use 1 group for no grouping"));
     }
     if groups > 1 && batch_groups > 1 {
-        return Err(shape_fault(format!(
-            "{groups} groups of features and {batch_groups} of the batch at once"
-        ))
-        .help("group either the features or the batch"));
+        return Err(fault!(Shape, "{groups} groups of features and {batch_groups} of the batch at once")
+            .help("group either the features or the batch"));
     }
     let n = groups.max(batch_groups);
     let grouped = if groups > 1 { (xd.features, "features") } else { (xd.batch, "batch") };
     for (k, ty, d, what) in [(0, x, grouped.0, grouped.1), (1, w, wd.batch, "output features")] {
         if !ty.shape[d].is_multiple_of(n) {
             let size = ty.shape[d];
-            return Err(shape_fault(format!("{n} groups do not divide the {what}, {size}"))
+            return Err(fault!(Shape, "{n} groups do not divide the {what}, {size}")
                 .help("a number of groups that divides both the array's and the filter's features")
                 .highlight_dim(k, d));
         }
@@ -508,7 +504,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
     let windows = window_geometry(&sizes, &taps, &options.padding, lists)?;
     let word = matches!(options.padding, Padding::Same | Padding::SameLower | Padding::Valid);
     if word && options.base_dilation.as_ref().is_some_and(|list| list.iter().any(|d| *d > 1)) {
-        return Err(shape_fault("the padding of a dilated array must be given explicitly")
+        return Err(fault!(Shape, "the padding of a dilated array must be given explicitly")
             .help("give the padding before and after: `.padding([(1, 1)])`, or use `conv_transpose_with`"));
     }
     for ((window, d), n) in windows.iter().zip(&xd.spatial).zip(&sizes) {
@@ -552,7 +548,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
             let unsharded = ty.spec.padded(rank).with_dim(d, &Axes::none());
             let message =
                 format!("grouped features must be unsharded, but dimension {d} of operand {k} is sharded");
-            return Err(Fault::new(ErrorKind::Sharding, format!("{message} over {}", axes(ty, d)))
+            return Err(fault!(Sharding, "{message} over {}", axes(ty, d))
                 .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
                 .highlight_dim(k, d));
         }

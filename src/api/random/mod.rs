@@ -10,7 +10,7 @@ mod samplers;
 
 use crate::api::array::{Array, Operand};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::exec::runtime::ArrayData;
 use crate::ir::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -125,10 +125,7 @@ impl Key {
         let term = x.term();
         // dropping the upper bits would map different integers to the same key
         if let Some(wide) = term.dtype().filter(|d| d.is_integer() && d.size() == 8) {
-            let fault = Fault::new(
-                ErrorKind::Dtype,
-                format!("`fold_in` takes integers of at most 32 bits, not {wide}"),
-            );
+            let fault = fault!(Dtype, "`fold_in` takes integers of at most 32 bits, not {wide}");
             return reject(fault, "convert it: `.astype(U32)`; or fold in both halves, one after the other");
         }
         match term.arg(DType::U32) {

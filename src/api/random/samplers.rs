@@ -6,7 +6,7 @@
 use super::{IntegerArrayType, Key};
 use crate::api::array::{Array, fits_dtype};
 use crate::api::trace::{apply1, poison};
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
+use crate::core::diagnostic::TypePart;
 use crate::core::types::{ArrayType, DType, Scalar};
 use crate::ir::ops::random::RandomBits;
 use crate::ir::program::CallSite;
@@ -188,7 +188,7 @@ impl Key {
     pub fn randint(&self, ty: impl Into<IntegerArrayType>, range: Range<i64>) -> Array {
         let (IntegerArrayType(ty), call) = (ty.into(), CallSite::here("randint"));
         if !ty.dtype.is_integer() {
-            let fault = Fault::new(ErrorKind::Dtype, format!("`randint` makes integers, not {}", ty.dtype))
+            let fault = fault!(Dtype, "`randint` makes integers, not {}", ty.dtype)
                 .help(format!(
                     "give the element type: `key.randint(I32.array_type({}), {}..{})`",
                     ty.shape, range.start, range.end
@@ -200,15 +200,12 @@ impl Key {
         let last = if range.is_empty() { range.start } else { range.end - 1 };
         if let Some(out) = [range.start, last].into_iter().find(|i| !fits_dtype(dtype, (*i).into())) {
             let (start, end) = (range.start, range.end);
-            let fault = Fault::new(
-                ErrorKind::Dtype,
-                format!("{out}, in the range {start}..{end}, does not fit into {dtype}"),
-            )
-            .help(format!(
-                "int64 holds the range: `key.randint(I64.array_type({}), {start}..{end})`",
-                ty.shape
-            ))
-            .highlight(0, TypePart::Dtype);
+            let fault = fault!(Dtype, "{out}, in the range {start}..{end}, does not fit into {dtype}")
+                .help(format!(
+                    "int64 holds the range: `key.randint(I64.array_type({}), {start}..{end})`",
+                    ty.shape
+                ))
+                .highlight(0, TypePart::Dtype);
             return poison(call.error(fault, || vec![ty.to_string()]));
         }
         let wide = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
@@ -272,7 +269,7 @@ impl Key {
     ) -> Array {
         let dtype = ty.dtype;
         let Some(of) = float_format(dtype) else {
-            let fault = Fault::new(ErrorKind::Dtype, format!("`{}` makes floats, not {dtype}", call.op))
+            let fault = fault!(Dtype, "`{}` makes floats, not {dtype}", call.op)
                 .help(format!(
                     "give the shape, or a float type: `key.{}(F32.array_type({}))`",
                     call.op, ty.shape

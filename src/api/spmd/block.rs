@@ -35,12 +35,10 @@ impl BlockData {
     }
     fn parameter_mismatch(&self, want: String) -> Error {
         let dtype = self.slab.dtype();
-        let fault = Fault::new(
-            ErrorKind::Dtype,
-            format!(
-                "a device's block is {dtype}{}, but its parameter is {want}",
-                Shape::from(self.shape.clone())
-            ),
+        let fault = fault!(
+            Dtype,
+            "a device's block is {dtype}{}, but its parameter is {want}",
+            Shape::from(self.shape.clone())
         );
         let fault =
             Fault { kind: if want.contains("dimension") { ErrorKind::Shape } else { fault.kind }, ..fault };

@@ -1,6 +1,6 @@
 //! A device's view of a run: its coordinates, and messages to other devices.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::types::{DType, Element, Shape};
 use crate::exec::runtime::deadlock::Wait;
@@ -133,14 +133,11 @@ impl Device {
                 return Err(self.mesh.unknown_axis(axis));
             }
             if !self.axes.contains(axis) {
-                return Err(Fault::new(
-                    ErrorKind::Mesh,
-                    format!("this code runs over {}, not over {axis}", self.axes),
-                )
-                .help("name the axis in `.over(..)`"));
+                return Err(fault!(Mesh, "this code runs over {}, not over {axis}", self.axes)
+                    .help("name the axis in `.over(..)`"));
             }
             if seen.contains(&axis) {
-                return Err(Fault::new(ErrorKind::Mesh, format!("{axes} names {axis} twice")));
+                return Err(fault!(Mesh, "{axes} names {axis} twice"));
             }
             seen.push(axis);
         }
@@ -246,7 +243,7 @@ impl Device {
         location: SourceLocation,
     ) -> Error {
         let sender = self.mail.borrow().network.detector.name(from.position);
-        let fault = Fault::new(ErrorKind::CollectiveMismatch, format!("{what}: {sender} sent it"))
+        let fault = fault!(CollectiveMismatch, "{what}: {sender} sent it")
             .help("`send` and `recv` pair in order; both ends must use one element type and shape");
         self.error(fault, "recv", location).related(message.location, "sent here")
     }

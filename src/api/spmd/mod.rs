@@ -129,12 +129,12 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
     }
     fn run(&self, args: I) -> Result<O> {
         if runs_device_code() {
-            return Err(Fault::new(ErrorKind::Trace, "`spmd` is called by code that runs on a device")
+            return Err(fault!(Trace, "`spmd` is called by code that runs on a device")
                 .help("devices communicate by collectives; call `spmd` from outside")
                 .into());
         }
         if self.mesh.is_abstract() {
-            return Err(Fault::new(ErrorKind::Mesh, "an abstract mesh has no devices to run on").into());
+            return Err(fault!(Mesh, "an abstract mesh has no devices to run on").into());
         }
         // inside device code all axes are manual
         let mut manual = self.mesh.clone();
@@ -161,9 +161,9 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         args.visit(&mut Path::default(), &mut |_, leaf| leaves.push(leaf.clone()));
         let cut = |leaf: &Array, spec: Option<Spec>| -> Result<(ArrayData, Vec<Held>)> {
             if let Repr::Traced(_) = leaf.repr() {
-                return Err(Fault::new(
-                    ErrorKind::Trace,
-                    "device code needs concrete data, but this is a value of a traced program",
+                return Err(fault!(
+                    Trace,
+                    "device code needs concrete data, but this is a value of a traced program"
                 )
                 .help("call `spmd` outside `jit`, or write the code as a `shard_map`, which is traced")
                 .into());
@@ -173,7 +173,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             slab.contiguous()?;
             if slab.num_partials() > 1 {
                 let summed = ty.spec.unreduced(Axes::none());
-                return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still unreduced"))
+                return Err(fault!(Sharding, "{ty} is still unreduced")
                     .help(format!("sum it first: `.reshard({summed})`"))
                     .into());
             }
@@ -283,10 +283,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         });
         if let Some(p) = differing {
             let origin = (0..p).find(|q| held[*q].index == held[p].index).unwrap_or(0);
-            return Err(Fault::new(
-                ErrorKind::Varying,
-                format!("result {k} is the same on devices {origin} and {p} by its spec {spec}, but they return different values"),
-            )
+            return Err(fault!(Varying, "result {k} is the same on devices {origin} and {p} by its spec {spec}, but they return different values")
             .help("name in out_specs the axes over which it differs, or sum it with `psum`")
             .help("`.unchecked()` takes the value of the first device")
             .into());
@@ -304,7 +301,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
 
 /// Returns an error unless each device returned `n` results, of the same element types and shapes.
 fn check_agreement(results: &[Vec<DeviceResult>], n: usize) -> Result<(), Fault> {
-    let first = results.first().ok_or_else(|| Fault::new(ErrorKind::Device, "no device has returned"))?;
+    let first = results.first().ok_or_else(|| fault!(Device, "no device has returned"))?;
     for (p, own) in results.iter().enumerate() {
         if own.len() != n {
             let message = format!("device {p} returns {} results, but its type makes {n} arrays", own.len());

@@ -2,7 +2,7 @@
 //!
 //! The state of a [`Trace`] is here too, since traces and arrays refer to each other.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::Sharding;
 use crate::core::sharding::sub_axes::{self, SubAxes};
@@ -202,10 +202,10 @@ impl Concrete {
     fn missing_data_error(&self, held: &DataState, op: &str, location: SourceLocation) -> Error {
         let fault = match held {
             DataState::Donated(_) => {
-                Fault::new(ErrorKind::Donated, "the array was donated: its memory belongs to a result now")
+                fault!(Donated, "the array was donated: its memory belongs to a result now")
                     .help("use the result instead, or do not donate this argument")
             }
-            _ => Fault::new(ErrorKind::Data, "the array has a type only, no data")
+            _ => fault!(Data, "the array has a type only, no data")
                 .help("it was made to lower a program: `lower` takes it, `call` does not"),
         };
         let error = Error::new(fault, op, vec![self.ty.to_string()], Some(location));
@@ -260,11 +260,9 @@ impl Array {
             Repr::Concrete(c) => c.array_data(what, location),
             Repr::Poisoned(e) => Err(e.clone()),
             Repr::Traced(t) => {
-                let fault = Fault::new(
-                    ErrorKind::Trace,
-                    format!(
-                        "`{what}` needs concrete data, but inside a traced function a value has a type only"
-                    ),
+                let fault = fault!(
+                    Trace,
+                    "`{what}` needs concrete data, but inside a traced function a value has a type only"
                 )
                 .help("return it from the traced function and look at the result")
                 .help("`debug_print!` prints it when the program runs");

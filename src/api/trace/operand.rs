@@ -1,7 +1,7 @@
 //! The operands of operations on arrays.
 
 use crate::api::trace::{Array, PlacedType, Repr};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::Result;
 use crate::ir::program::{Input, Literal};
 use std::sync::Arc;
 
@@ -59,9 +59,7 @@ impl ArrayOrLiteral {
         match self {
             ArrayOrLiteral::Array(a) if self.literal().is_none() => match a.repr() {
                 Repr::Concrete(_) => Ok(()),
-                Repr::Traced(_) => {
-                    Err(Fault::new(ErrorKind::Trace, "this value belongs to a program").into())
-                }
+                Repr::Traced(_) => Err(fault!(Trace, "this value belongs to a program").into()),
                 Repr::Poisoned(e) => Err(e.clone()),
             },
             _ => Ok(()),

@@ -115,7 +115,7 @@ impl OpenTrace {
         let trace = Arc::new(Trace { parent, depth, location, capture_type: enter, state });
         // the thread-local list no longer exists while its thread ends
         OPEN.try_with(|open| open.borrow_mut().push(trace.clone())).map_err(|_| {
-            Fault::new(ErrorKind::Trace, "a function is traced while its thread ends").help("trace it before")
+            fault!(Trace, "a function is traced while its thread ends").help("trace it before")
         })?;
         count_trace(1);
         Ok(OpenTrace(trace))
@@ -250,7 +250,7 @@ pub(crate) fn type_here(array: &Array) -> Result<ArrayType> {
 }
 
 fn wrong_thread_error(ty: &ArrayType) -> Error {
-    let fault = Fault::new(ErrorKind::Trace, "this value belongs to a trace that is open on another thread")
+    let fault = fault!(Trace, "this value belongs to a trace that is open on another thread")
         .help("use it on the thread that traces, or return it from the traced function and use the result");
     Error::new(fault, "", vec![ty.to_string()], None)
 }
@@ -258,11 +258,9 @@ fn stale_value_error(value: &Value) -> Error {
     stale_type_error(&value.ty)
 }
 fn stale_type_error(ty: &ArrayType) -> Error {
-    let fault = Fault::new(
-        ErrorKind::Trace,
-        "this value was kept after its trace ended: its program has already been recorded",
-    )
-    .help("return it from the traced function and use the result");
+    let fault =
+        fault!(Trace, "this value was kept after its trace ended: its program has already been recorded")
+            .help("return it from the traced function and use the result");
     Error::new(fault, "", vec![ty.to_string()], None)
 }
 

@@ -122,9 +122,9 @@ fn checked_axis(all: &[Array], d: i32) -> Result<usize, Fault> {
                 .help(format!("gather it first: `.reshard({unsharded})`")));
         }
     }
-    found.map(|f| f.0).ok_or_else(|| {
-        Fault::new(ErrorKind::Shape, "there is no array to combine the elements of").help("give it an array")
-    })
+    found
+        .map(|f| f.0)
+        .ok_or_else(|| fault!(Shape, "there is no array to combine the elements of").help("give it an array"))
 }
 
 struct AssociativeScan<'a, T> {

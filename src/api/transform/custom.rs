@@ -425,7 +425,7 @@ where
         let cts = results.iter().filter(|ty| ty.dtype.is_float()).map(cotangent_type);
         let types: Vec<ArrayType> = operands.iter().chain(results).cloned().chain(cts).collect();
         let outside = move |ty: &ArrayType| {
-            Err(Fault::new(ErrorKind::Trace, format!("the derivative of {name} reads {ty} from outside"))
+            Err(fault!(Trace, "the derivative of {name} reads {ty} from outside")
                 .help("make it an operand, or make it within the rule: `Array::full`, `Array::arange`"))
         };
         let open = OpenTrace::with_capture_type(None, Box::new(outside))?;

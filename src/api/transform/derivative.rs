@@ -113,27 +113,21 @@ pub(crate) fn loss_and_cotangents<A: Tree, R: Tree>(
     let (program, inputs, out) = record(at, f, call)?;
     let types = program.output_types();
     let Some(loss) = types.first() else {
-        let fault = Fault::new(ErrorKind::Shape, "the function returns no array to differentiate")
+        let fault = fault!(Shape, "the function returns no array to differentiate")
             .help("return the loss first: one float");
         return Err(call.error(fault, Vec::new));
     };
     let rejection = if loss.rank() != 0 {
         Some(
-            Fault::new(
-                ErrorKind::Shape,
-                format!("`grad` needs a scalar loss, but the function returns {loss}"),
-            )
-            .help("sum it: `.sum(..)`")
-            .help("or take `vjp`, with a cotangent of that shape"),
+            fault!(Shape, "`grad` needs a scalar loss, but the function returns {loss}")
+                .help("sum it: `.sum(..)`")
+                .help("or take `vjp`, with a cotangent of that shape"),
         )
     } else if !loss.dtype.is_float() {
         Some(
-            Fault::new(
-                ErrorKind::Dtype,
-                format!("the loss must be a float, but the function returns {loss}"),
-            )
-            .help("convert it: `.astype(F32)`")
-            .highlight(0, TypePart::Dtype),
+            fault!(Dtype, "the loss must be a float, but the function returns {loss}")
+                .help("convert it: `.astype(F32)`")
+                .highlight(0, TypePart::Dtype),
         )
     } else {
         None

@@ -13,7 +13,7 @@ use crate::api::trace::pipeline::spec_of;
 use crate::api::trace::what_if;
 use crate::api::trace::what_if::{Site, TrialEdit};
 use crate::api::tree::{CallArgs, Path, Tree};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Result, SourceLocation};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::sharding::{Sharding, Spec};
 use crate::core::util::small_sort;
@@ -91,8 +91,7 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
     fn collective_at(&self, i: usize, location: SourceLocation) -> Result<&Collective> {
         let n = self.collectives().len();
         self.collectives().iter().nth(i).ok_or_else(|| {
-            let fault =
-                Fault::new(ErrorKind::Data, format!("collective {i} is asked for, but there are {n}"));
+            let fault = fault!(Data, "collective {i} is asked for, but there are {n}");
             let fault = fault.help("they are counted from 0, as `collectives()` lists them");
             Error::new(fault, "explain", Vec::new(), Some(location))
         })

@@ -9,7 +9,7 @@ use crate::api::trace::{
     OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, input_placement, poison,
 };
 use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Result, SourceLocation};
 use crate::core::mesh::Mesh;
 use crate::core::sharding::{Sharding, for_result};
 use crate::core::types::DType;
@@ -407,7 +407,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             let (Some(spec), Ok(ty)) = (specs.next().flatten(), a.type_ref()) else { return a.clone() };
             let mesh = a.concrete_sharding().map(|s| &s.mesh).or(ty.mesh.as_ref()).or(mesh.as_ref());
             let Some(mesh) = mesh else {
-                let fault = Fault::new(ErrorKind::Mesh, "in_specs name axes, but no argument is on a mesh")
+                let fault = fault!(Mesh, "in_specs name axes, but no argument is on a mesh")
                     .help("say which: `jit(f).on(&mesh)`");
                 errors.push(CallSite::new("jit", location).error(fault, || vec![ty.to_string()]));
                 return a.clone();
@@ -419,13 +419,11 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                     a.clone()
                 }
                 Some(sharding) => {
-                    let fault = Fault::new(
-                        ErrorKind::Sharding,
-                        format!(
-                            "{} is sharded as {}, but in_specs says {spec}",
-                            path.name_or("the argument"),
-                            sharding.spec
-                        ),
+                    let fault = fault!(
+                        Sharding,
+                        "{} is sharded as {}, but in_specs says {spec}",
+                        path.name_or("the argument"),
+                        sharding.spec
                     )
                     .help(format!("move it first: `.reshard({spec})`"));
                     errors.push(CallSite::new("jit", location).error(fault, || vec![ty.to_string()]));
@@ -483,9 +481,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                         }
                     },
                     None => {
-                        let fault =
-                            Fault::new(ErrorKind::Mesh, "out_specs name axes, but the program is on no mesh")
-                                .help("say which: `jit(f).on(&mesh)`");
+                        let fault = fault!(Mesh, "out_specs name axes, but the program is on no mesh")
+                            .help("say which: `jit(f).on(&mesh)`");
                         poison(CallSite::new("jit", location).error(fault, || vec![ty.to_string()]))
                     }
                 },
@@ -513,7 +510,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                 1 => "there is 1 argument".to_string(),
                 n => format!("there are {n} arguments"),
             };
-            let fault = Fault::new(ErrorKind::Tree, format!("cannot donate argument {none}: {has}"));
+            let fault = fault!(Tree, "cannot donate argument {none}: {has}");
             let fault = match self.arity {
                 0 => fault.help("leave `.donate(..)` out: captured arrays are not donated"),
                 _ => fault.help("arguments are counted from 0: `.donate(0)`"),

@@ -2,7 +2,7 @@
 
 use super::stablehlo::{Port, StableHlo};
 use crate::api::array::atomic_file;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::types::ArrayType;
 use crate::partition::machine::to_json_lines;
 use serde::{Serialize, Serializer};
@@ -42,7 +42,7 @@ impl StableHlo {
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
         let (location, folder) = (Location::caller(), folder.as_ref());
         let failed = |path: &Path, why: std::io::Error| {
-            let fault = Fault::new(ErrorKind::Data, format!("{}: {why}", path.display()));
+            let fault = fault!(Data, "{}: {why}", path.display());
             Error::new(fault, "save", Vec::new(), Some(location))
         };
         let table = to_json_lines(&PortTable {

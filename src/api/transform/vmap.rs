@@ -157,13 +157,11 @@ fn leaf_dims<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option
                 let part = path.parts().first().map_or(Some(0), |p| p.parse::<usize>().ok());
                 parts = parts.max(part.map_or(0, |p| p + 1));
                 part.and_then(|p| list.get(p).copied()).ok_or_else(|| {
-                    Fault::new(
-                        ErrorKind::Tree,
-                        format!(
-                            "{what} has {}, and none is for {}",
-                            pluralize(list.len(), "entry"),
-                            path.name_or("the only array")
-                        ),
+                    fault!(
+                        Tree,
+                        "{what} has {}, and none is for {}",
+                        pluralize(list.len(), "entry"),
+                        path.name_or("the only array")
                     )
                     .help("give one for each element of a tuple, or one for all: `0.into()`")
                 })
@@ -255,19 +253,17 @@ fn batch_dim<A: Tree>(
         return Err(Error::combine(errors));
     }
     let Some((_, size, axes)) = first else {
-        let fault = Fault::new(ErrorKind::Shape, "there is nothing to map over: no argument has examples")
+        let fault = fault!(Shape, "there is nothing to map over: no argument has examples")
             .help("pass an array whose first dimension runs over them");
         return Err(call.error(fault, Vec::new));
     };
     let explicit = |a| mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Explicit));
     let named: Axes = options.axes.iter().filter(|a| explicit(*a)).collect();
     if !named.is_empty() && named != axes {
-        let fault = Fault::new(
-            ErrorKind::Sharding,
-            format!(
-                "the examples are asked to be sharded over {named}, but the mapped dimensions are {}",
-                if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
-            ),
+        let fault = fault!(
+            Sharding,
+            "the examples are asked to be sharded over {named}, but the mapped dimensions are {}",
+            if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
         )
         .help("reshard the mapped dimensions first: `.reshard(p![…])`, or omit `axes`");
         return Err(call.error(fault, Vec::new));
@@ -321,12 +317,10 @@ fn move_to_out_dim(
 ) -> Result<Value> {
     let Some(d) = asked else {
         if item.mapped {
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!(
-                    "a result is asked to be the same for all examples, but it is {} of them",
-                    item.value.ty
-                ),
+            let fault = fault!(
+                Shape,
+                "a result is asked to be the same for all examples, but it is {} of them",
+                item.value.ty
             )
             .help("give its dimension in out_dims, or reduce over examples outside");
             return Err(b.error(fault, "vmap", std::slice::from_ref(&item.value)));

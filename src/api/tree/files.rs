@@ -116,11 +116,8 @@ pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
     });
     left.retain(|n| Path::new(n).extension().is_some_and(|e| e == "npy"));
     if let Some(other) = left.first() {
-        let fault = Fault::new(
-            ErrorKind::Tree,
-            format!("{} does not belong to any array of the tree", dir.join(other).display()),
-        )
-        .help("load with a tree like the one that was saved");
+        let fault = fault!(Tree, "{} does not belong to any array of the tree", dir.join(other).display())
+            .help("load with a tree like the one that was saved");
         errors.push(Error::new(fault, LOAD, Vec::new(), Some(location)));
     }
     if errors.is_empty() { Ok(read) } else { Err(Error::combine(errors)) }

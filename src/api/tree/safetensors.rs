@@ -190,8 +190,7 @@ fn to_tensor(a: &Array, location: SourceLocation) -> Result<TensorBytes> {
     let a = if ty.dtype == DType::Key { Key::from_array(a.clone()).data() } else { a.clone() };
     let ty = file_type(&ty);
     let Some((_, dtype)) = DTYPE_PAIRS.iter().find(|t| t.0 == ty.dtype) else {
-        let fault =
-            Fault::new(ErrorKind::Dtype, format!("{} cannot be stored in .safetensors files", ty.dtype));
+        let fault = fault!(Dtype, "{} cannot be stored in .safetensors files", ty.dtype);
         let fault = fault.help("convert it first: `.astype(C64)`");
         return Err(Error::new(fault, SAVE, vec![ty.to_string()], Some(location)));
     };

@@ -140,11 +140,8 @@ fn check_unused(specs: &SpecTree, at: &str, entered: &[String], what: &str) -> R
     for (name, below) in entries {
         let here = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
         if !entered.contains(&here) {
-            return Err(Fault::new(
-                ErrorKind::Tree,
-                format!("{what} has an entry `{here}`, but the tree has nothing there"),
-            )
-            .help("specs have the shape of the tree; one spec is for a whole subtree"));
+            return Err(fault!(Tree, "{what} has an entry `{here}`, but the tree has nothing there")
+                .help("specs have the shape of the tree; one spec is for a whole subtree"));
         }
         check_unused(below, &here, entered, what)?;
     }

@@ -3,7 +3,7 @@
 use super::{CallArgs, NamedSizes, Path, Specs, Tree, resolve};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
-use crate::core::diagnostic::{Error, ErrorKind, Fault};
+use crate::core::diagnostic::Error;
 use crate::core::mesh::Mesh;
 use crate::ir::program::CallSite;
 use std::panic::Location;
@@ -33,7 +33,7 @@ impl NamedSizes {
 
 /// Returns the error for two trees of different structure; `what` names the two trees.
 pub(crate) fn mismatch(what: &str, how: &str, call: CallSite<'_>) -> Error {
-    let fault = Fault::new(ErrorKind::Tree, format!("{what} differ in structure: {how}"))
+    let fault = fault!(Tree, "{what} differ in structure: {how}")
         .help("give both the same tuples, fields, lengths and plain values");
     call.error(fault, Vec::new)
 }

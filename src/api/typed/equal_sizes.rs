@@ -10,7 +10,6 @@ use super::RightOperand;
 use super::shape::{DimInfo, Shape};
 use crate::api::array::{Array, Term, reject};
 use crate::api::tree::NamedDim;
-use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::ir::program::CallSite;
 
 /// An operand: the static dims and the array.
@@ -173,12 +172,10 @@ fn compare(
     let found = pairs.find_map(|(x, y)| Some((x, y, size(x)?, size(y)?)).filter(|(.., m, n)| m != n));
     let Some(((j, d), (k, e), m, n)) = found else { return Ok(()) };
     let name = DimInfo { axes: &[], ..operands[j].0[d] };
-    let fault = Fault::new(
-        ErrorKind::Shape,
-        format!(
-            "dimension {d} of operand {j} has size {m}, dimension {e} of operand {k} size {n}, but the \
+    let fault = fault!(
+        Shape,
+        "dimension {d} of operand {j} has size {m}, dimension {e} of operand {k} size {n}, but the \
              types hold the two equal: both are `{name}`"
-        ),
     );
     let fault = fault.highlight_dim(j, d).highlight_dim(k, e);
     let fault = fault.help("make the sizes equal, for instance by `slice` or `pad`, before `.typed()`");

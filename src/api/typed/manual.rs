@@ -12,7 +12,7 @@ use super::{Number, Typed, convert, op};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::tree::{Inferred, NamedSizes, SpecTree};
 use crate::core::axes::Axes;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::mesh::Mesh;
 use crate::core::sharding::Spec;
 use crate::core::types::Element;
@@ -112,7 +112,7 @@ impl<M: ManualRegion, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
 /// carries an error.
 pub(super) fn next_block(from: &mut dyn Iterator<Item = Array>) -> Array {
     from.next().unwrap_or_else(|| {
-        Array::poisoned(Error::from(Fault::new(ErrorKind::Internal, "a `shard_map` returned too few arrays")))
+        Array::poisoned(Error::from(fault!(Internal, "a `shard_map` returned too few arrays")))
     })
 }
 macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
@@ -177,8 +177,7 @@ fn mesh_of<M: MeshType>(args: &[Array]) -> Result<Mesh> {
     if M::matches(&mesh) {
         return Ok(mesh);
     }
-    let fault =
-        Fault::new(ErrorKind::Mesh, format!("the arguments are on {mesh}, which is not `{}`", M::NAME));
+    let fault = fault!(Mesh, "the arguments are on {mesh}, which is not `{}`", M::NAME);
     Err(fault.help(format!("make their mesh by `{}::mesh()`", M::NAME)).into())
 }
 

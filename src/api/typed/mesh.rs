@@ -160,7 +160,7 @@ impl Mesh {
         if M::matches(self) {
             return Ok(MeshOf { mesh: self.clone(), marker: PhantomData });
         }
-        let fault = Fault::new(ErrorKind::Mesh, format!("the mesh is {self}, but the type is {}", M::INFO))
+        let fault = fault!(Mesh, "the mesh is {self}, but the type is {}", M::INFO)
             .help(format!("create the mesh by `{}::mesh()`, or declare its axes by `mesh!`", M::NAME));
         Err(Error::new(fault, "typed", Vec::new(), Some(Location::caller())))
     }

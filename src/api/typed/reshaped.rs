@@ -60,8 +60,7 @@ pub(super) fn reshape<T: Element, S: Shape, R: Shape, V: Sets>(array: &Array) ->
         Some(sizes) => array.reshape(sizes),
         None => {
             let (from, to) = (convert::text::<T, S, V>(), convert::text::<T, R, V>());
-            let message = format!("several sizes of {to} are not known from those of {from}");
-            let fault = Fault::new(ErrorKind::Shape, message);
+            let fault = fault!(Shape, "several sizes of {to} are not known from those of {from}");
             array.reject(fault.help("state the result: `x.then::<T![..]>(|x| x.reshape(..))?`"), call)
         }
     }

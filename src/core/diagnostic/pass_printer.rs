@@ -1,6 +1,6 @@
 //! Prints the program after each pass of the stages that `ATMESH_PRINT` names.
 
-use super::{ErrorKind, Fault};
+use super::Fault;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -48,9 +48,8 @@ pub(crate) fn requested_stages() -> Result<Vec<PrintedStage>, Fault> {
     let names = value.to_string_lossy();
     let stage = |name: &str| {
         PrintedStage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
-            let message = format!("there is no stage {name:?} to print, which ATMESH_PRINT names");
             let all = PrintedStage::ALL.map(PrintedStage::name).join(" and ");
-            Fault::new(ErrorKind::Syntax, message)
+            fault!(Syntax, "there is no stage {name:?} to print, which ATMESH_PRINT names")
                 .help(format!("the stages are {all}: `ATMESH_PRINT=partition,compile`"))
         })
     };

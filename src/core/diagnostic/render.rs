@@ -248,7 +248,7 @@ fn dim_span(ty: &str, d: usize) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Error, ErrorKind, Fault, SourceLocation};
+    use super::super::{Error, Fault, SourceLocation};
     use super::*;
     use expect_test::{Expect, expect};
     use std::panic::Location;
@@ -278,9 +278,9 @@ mod tests {
         expected.assert_eq(&(text + "\n"));
     }
     fn fault() -> Fault {
-        Fault::new(
-            ErrorKind::Sharding,
-            "dimension 1 of operand 0 and dimension 0 of operand 1 are one loop, but are split differently",
+        fault!(
+            Sharding,
+            "dimension 1 of operand 0 and dimension 0 of operand 1 are one loop, but are split differently"
         )
         .highlight_dim(0, 1)
         .highlight_dim(1, 0)
@@ -315,9 +315,7 @@ mod tests {
     fn an_operator_is_underlined() {
         let (x, w) = (TrackedValue, TrackedValue);
         let place = &(x) + &w;
-        let fault = Fault::new(ErrorKind::Shape, "sizes 3 and 4 do not broadcast")
-            .highlight_dim(0, 0)
-            .highlight_dim(1, 0);
+        let fault = fault!(Shape, "sizes 3 and 4 do not broadcast").highlight_dim(0, 0).highlight_dim(1, 0);
         check(
             &Error::new(fault, "add", vec!["float32[3]".into(), "float32[4]".into()], Some(place)),
             expect![[r#"
@@ -337,7 +335,7 @@ mod tests {
         let (x, w) = (TrackedValue, TrackedValue);
         let before = x.dot(&w); // given away
         let place = w.dot(&x);
-        let fault = Fault::new(ErrorKind::Donated, "the argument was donated");
+        let fault = fault!(Donated, "the argument was donated");
         let error = Error::new(fault, "dot", Vec::new(), Some(place)).related(before, "donated here");
         check(
             &error,
@@ -389,8 +387,8 @@ mod tests {
     }
     #[test]
     fn several_errors_are_all_reported() {
-        let a = Error::new(Fault::new(ErrorKind::Shape, "one"), "dot", Vec::new(), None);
-        let b = Error::new(Fault::new(ErrorKind::Dtype, "two").help("cast it"), "add", Vec::new(), None);
+        let a = Error::new(fault!(Shape, "one"), "dot", Vec::new(), None);
+        let b = Error::new(fault!(Dtype, "two").help("cast it"), "add", Vec::new(), None);
         check(
             &Error::combine([a.clone(), b, a]),
             expect![[r#"

@@ -1,6 +1,6 @@
 //! The virtual devices of the process.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use std::fmt;
 use std::panic::Location;
 
@@ -51,8 +51,7 @@ pub(crate) const MAX_DEVICES: usize = 1 << 20;
 #[track_caller]
 pub fn devices(n: usize) -> Result<Vec<DeviceId>> {
     if n > MAX_DEVICES {
-        let message = format!("{n} devices are asked for, but a process has at most {MAX_DEVICES}");
-        let fault = Fault::new(ErrorKind::Mesh, message)
+        let fault = fault!(Mesh, "{n} devices are asked for, but a process has at most {MAX_DEVICES}")
             .help("`Mesh::without_devices` serves for types and plans on any number of devices");
         return Err(Error::new(fault, "devices", Vec::new(), Some(Location::caller())));
     }

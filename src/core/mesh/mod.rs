@@ -219,7 +219,7 @@ impl Mesh {
             Some(near) => format!("{help}: write {near}"),
             None => help,
         };
-        Fault::new(ErrorKind::Mesh, format!("{axis} is not an axis of the mesh {self}")).help(help)
+        fault!(Mesh, "{axis} is not an axis of the mesh {self}").help(help)
     }
     /// Returns the size of an axis.
     /// If the mesh has no such axis, the error lists the axes of the mesh.

@@ -136,18 +136,14 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, types: &[AxisType]) -> R
     let mut seen: Vec<Axis> = Vec::new();
     for axis in spec.all_axes() {
         if axis.name() == Spec::OPEN {
-            let message = format!("the spec {spec} leaves a dimension open, which only a constraint may");
-            return Err(Fault::new(ErrorKind::Mesh, message)
+            return Err(fault!(Mesh, "the spec {spec} leaves a dimension open, which only a constraint may")
                 .help("say how it is split, `_` where it is not")
                 .help("or, over auto axes, constrain the value: `.constrain(p![…])`"));
         }
         let Some(ty) = mesh.axis_type(axis) else { return Err(mesh.unknown_axis(axis)) };
         if !types.contains(&ty) {
             let word = format!("{ty:?}").to_lowercase();
-            let fault = Fault::new(
-                ErrorKind::Mesh,
-                format!("the spec {spec} names {axis}, which is {word} in {mesh}"),
-            );
+            let fault = fault!(Mesh, "the spec {spec} names {axis}, which is {word} in {mesh}");
             return Err(match ty {
                 AxisType::Auto => {
                     fault.help(format!("over auto axes ask for it: `.constrain({spec})`")).help(format!(
@@ -161,7 +157,7 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, types: &[AxisType]) -> R
             });
         }
         if seen.contains(&axis) {
-            return Err(Fault::new(ErrorKind::Mesh, format!("the spec {spec} names the axis {axis} twice"))
+            return Err(fault!(Mesh, "the spec {spec} names the axis {axis} twice")
                 .help("an axis shards one dimension or is in one set: name it once"));
         }
         seen.push(axis);
@@ -186,12 +182,10 @@ pub(crate) fn for_result(fault: Fault, spec: Spec, rank: usize) -> Fault {
 fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
     let entries = spec.dims().len();
     if entries > rank {
-        return Err(Fault::new(
-            ErrorKind::Shape,
-            format!(
-                "the spec {spec} has entries for {}, but the array has {rank}",
-                pluralize(entries, "dimension")
-            ),
+        return Err(fault!(
+            Shape,
+            "the spec {spec} has entries for {}, but the array has {rank}",
+            pluralize(entries, "dimension")
         )
         .help("each entry is for one dimension; dimensions without an entry are unsharded"));
     }

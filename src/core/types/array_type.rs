@@ -80,7 +80,7 @@ impl ArrayType {
         if sizes.fold(self.dtype.size(), |n, size| n.saturating_mul(*size)) <= MAX_BYTES {
             return Ok(());
         }
-        Err(Fault::new(ErrorKind::Shape, format!("{self} is of more bytes than can be addressed")))
+        Err(fault!(Shape, "{self} is of more bytes than can be addressed"))
     }
     /// Returns the printed type with the short name of the element type: `i32[4@X,2]`.
     pub fn short_text(&self) -> String {

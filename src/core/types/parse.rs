@@ -39,8 +39,7 @@ impl std::str::FromStr for DType {
     #[track_caller]
     fn from_str(name: &str) -> Result<DType> {
         DType::from_name(name).ok_or_else(|| {
-            let fault =
-                Fault::new(ErrorKind::Syntax, format!("`{name}` is not an element type")).help(dtype_list());
+            let fault = fault!(Syntax, "`{name}` is not an element type").help(dtype_list());
             Error::new(fault, "type", Vec::new(), Some(Location::caller()))
         })
     }
@@ -73,7 +72,7 @@ fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
     check_divides(mesh, spec, &shape)?;
     let bytes = shape.iter().filter(|n| **n > 0).try_fold(dtype.size(), |b, n| b.checked_mul(*n));
     if bytes.is_none_or(|b| b > isize::MAX as usize) {
-        return Err(Fault::new(ErrorKind::Shape, format!("{text} has more bytes than can be addressed")));
+        return Err(fault!(Shape, "{text} has more bytes than can be addressed"));
     }
     let ty = ArrayType { dtype, shape: Shape::from(shape), mesh: Some(mesh.clone()), spec, varying };
     ty.check_addressable()?;
@@ -121,8 +120,7 @@ fn syntax_fault(c: &Cursor<'_>, what: &str) -> Fault {
         None => "the end".to_string(),
     };
     let at = c.chars();
-    let message = format!("`{}` is not a type: {what} is expected at character {at}, not {found}", c.text());
-    Fault::new(ErrorKind::Syntax, message)
+    fault!(Syntax, "`{}` is not a type: {what} is expected at character {at}, not {found}", c.text())
         .help("a type looks like float32[8@X,4@(Y,Z)]{V:A, U:B, R:C}, without blanks but between its sets")
 }
 

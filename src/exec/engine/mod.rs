@@ -14,7 +14,7 @@ pub(crate) use config::EngineConfig;
 pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, requested_stages};
+use crate::core::diagnostic::{Error, Fault, Result, requested_stages};
 use crate::exec::runtime::ArrayData;
 use crate::exec::runtime::thread_pool::requested_workers;
 use crate::ir::program::Program;
@@ -133,8 +133,7 @@ const ENGINE_VARIABLE: &str = "ATMESH_ENGINE";
 fn unknown_engine(asked: &str) -> Fault {
     let mut names: Vec<&str> = EngineKind::all().map(EngineKind::name).collect();
     let last = names.pop().unwrap_or_default();
-    Fault::new(ErrorKind::Syntax, format!("there is no engine {asked}"))
-        .help(format!("engines are {} and {last}", names.join(", ")))
+    fault!(Syntax, "there is no engine {asked}").help(format!("engines are {} and {last}", names.join(", ")))
 }
 
 /// Checks the environment variables that affect all engines, until they are valid.
@@ -254,7 +253,7 @@ struct UnavailableEngine;
 
 impl Engine for UnavailableEngine {
     fn compile(&self, _job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
-        let fault = Fault::new(ErrorKind::Unsupported, "the engine xla is not in this build of atmesh").help(
+        let fault = fault!(Unsupported, "the engine xla is not in this build of atmesh").help(
             "build with it: `cargo … --features xla`, or `atmesh = { features = [\"xla\"] }` in Cargo.toml",
         );
         Err(fault.into())
@@ -278,8 +277,7 @@ pub(crate) fn compile(kind: EngineKind, job: CompileRequest<'_>) -> Result<Arc<d
     EngineKind::from_env()?;
     COMPILATIONS.set(COMPILATIONS.get() + 1);
     if cfg!(target_family = "wasm") && kind != EngineKind::Lockstep {
-        let fault =
-            Fault::new(ErrorKind::Unsupported, format!("the engine {kind} is not available on WebAssembly"));
+        let fault = fault!(Unsupported, "the engine {kind} is not available on WebAssembly");
         return Err(fault.help("use the engine lockstep: it gives the same bits").into());
     }
     compile_with(kind, job)
@@ -375,8 +373,7 @@ pub trait Executable: Send + Sync {
     /// records no times. The lock-step and threads engines record them.
     fn profile(&self, args: &mut [ArrayData]) -> Result<(Vec<ArrayData>, Timeline), Failure> {
         let _ = args;
-        let message = format!("the engine {} records no times", self.report().engine);
-        let fault = Fault::new(ErrorKind::Unsupported, message);
+        let fault = fault!(Unsupported, "the engine {} records no times", self.report().engine);
         Err(fault.help("run it by the engine lockstep or threads: `jit(f).engine(Lockstep)`").into())
     }
     /// Runs the program and returns only its first result.

@@ -1,7 +1,7 @@
 //! Custom engines: a registry of engines that the application adds, and checks of their results.
 
 use super::{CompileRequest, Engine, EngineKind, Executable, ExecutionReport, Failure};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::sharding::sub_axes::num_shards;
 use crate::core::types::{DType, Shape};
 use crate::exec::runtime::ArrayData;
@@ -103,12 +103,12 @@ impl EngineKind {
     pub fn register(name: &str, engine: impl Engine + 'static) -> Result<EngineKind> {
         let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || !name.chars().all(word) {
-            let fault = Fault::new(ErrorKind::Syntax, format!("{name:?} is not a valid engine name"));
+            let fault = fault!(Syntax, "{name:?} is not a valid engine name");
             return Err(fault.help("use letters, digits, `_` and `-`").into());
         }
         let mut list = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
         if super::BUILT_IN.iter().map(|k| k.name()).chain(list.iter().map(|a| a.name)).any(|n| n == name) {
-            let fault = Fault::new(ErrorKind::Syntax, format!("an engine {name:?} is already registered"));
+            let fault = fault!(Syntax, "an engine {name:?} is already registered");
             return Err(fault
                 .help("give it another name; register an engine once, and keep the value that `register` returns")
                 .into());
@@ -127,8 +127,7 @@ impl EngineKind {
 impl Engine for CustomEngine {
     fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         if job.depth == MAX_DELEGATIONS {
-            let text = format!("the engine {} delegates to itself without end", self.name);
-            let fault = Fault::new(ErrorKind::User, text);
+            let fault = fault!(User, "the engine {} delegates to itself without end", self.name);
             return Err(fault
                 .help("delegate to one of `Lockstep`, `Threads`, `Reference`, `Xla` in the end")
                 .into());
@@ -143,7 +142,7 @@ impl Engine for CustomEngine {
 
 impl CustomEngine {
     fn panic_fault(&self, message: &str) -> Fault {
-        Fault::new(ErrorKind::User, format!("the engine {} panicked: {message}", self.name))
+        fault!(User, "the engine {} panicked: {message}", self.name)
     }
 }
 
@@ -185,8 +184,7 @@ impl Executable for CheckedExecutable {
             inputs_intact: false,
         })??;
         let describe = |text: String| {
-            let fault =
-                Fault::new(ErrorKind::User, format!("the engine {} returned {text}", self.engine.name));
+            let fault = fault!(User, "the engine {} returned {text}", self.engine.name);
             Err(Failure { error: fault.into(), inputs_intact: false })
         };
         if results.len() != self.expected.len() {

@@ -6,7 +6,7 @@
 //! messages; then they read the values of other devices in place. The messages carry no data; the
 //! channels order the memory accesses.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::mesh::Mesh;
 use crate::exec::compile::plan::{ExecutionPlan, NodeKernel};
 use crate::exec::runtime::deadlock::Wait;
@@ -50,8 +50,7 @@ impl ProgramDevices {
                 let name = network.detector.name(device);
                 let fault = panic.into_fault().unwrap_or_else(|panic| {
                     let at = panic.location.as_ref().map_or(String::new(), |p| format!(" at {p}"));
-                    let text = format!("{name} panicked{at}: {}", panic.into_message());
-                    Fault::new(ErrorKind::Device, text)
+                    fault!(Device, "{name} panicked{at}: {}", panic.into_message())
                 });
                 network.stop(Error::new(fault, "run", Vec::new(), None));
             }

@@ -220,8 +220,7 @@ impl DeadlockDetector {
         let says = |(device, call): (usize, &CollectiveCall)| {
             format!("{} calls {}", self.name(device), call.describe(axes))
         };
-        let message = format!("devices {what}:\n  {}\n  {}", says(one), says(other));
-        let fault = Fault::new(ErrorKind::CollectiveMismatch, message)
+        let fault = fault!(CollectiveMismatch, "devices {what}:\n  {}\n  {}", says(one), says(other))
             .help("every device of the axes calls the same collectives in the same order, with the same element type and shape");
         Error::new(fault, one.1.op, Vec::new(), Some(one.1.location))
             .related(other.1.location, format!("{} is here", self.name(other.0)))

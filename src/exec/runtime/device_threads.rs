@@ -9,7 +9,7 @@ use super::print_queue::PrintQueue;
 use super::sync::channel::RecvTimeoutError;
 use super::sync::channel::{Receiver, Sender, unbounded};
 use super::sync::{Builder, Global, Mutex, MutexGuard, thread_local};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,8 +131,7 @@ fn spawn() -> Result<DeviceThread> {
             }
         })
         .map_err(|e| {
-            let message = format!("the system has no thread for another device: {e}");
-            let fault = Fault::new(ErrorKind::Device, message);
+            let fault = fault!(Device, "the system has no thread for another device: {e}");
             fault.help("use fewer devices, or the engine `lockstep`, which needs no thread for each")
         })?;
     Ok(DeviceThread { id, jobs: line })

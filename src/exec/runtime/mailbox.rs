@@ -6,7 +6,7 @@
 use super::deadlock::{DeadlockDetector, Wait};
 use super::sync::channel::{Receiver, Sender, TryRecvError, unbounded};
 use super::sync::{Mutex, spin_rounds, yield_now};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::mesh::{Axes, Mesh};
 use std::any::Any;
 use std::cell::Cell;
@@ -115,10 +115,7 @@ impl Network {
     }
     /// Returns the error that ended the run.
     pub(crate) fn verdict(&self) -> Error {
-        self.detector
-            .stopped()
-            .cloned()
-            .unwrap_or_else(|| Fault::new(ErrorKind::Aborted, "the run has ended").into())
+        self.detector.stopped().cloned().unwrap_or_else(|| fault!(Aborted, "the run has ended").into())
     }
 }
 

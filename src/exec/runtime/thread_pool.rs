@@ -8,7 +8,7 @@
 use super::park::{self, Signal};
 use super::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use super::sync::{Builder, Global, Mutex, thread_local};
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crossbeam_utils::CachePadded;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -151,11 +151,8 @@ pub(crate) fn requested_workers() -> Result<Option<usize>, Fault> {
     };
     match text.to_str().and_then(|text| text.parse().ok()) {
         Some(count @ 1..=MAX_WORKERS) => Ok(Some(count)),
-        _ => {
-            let message = format!("ATMESH_WORKERS is {text:?}, which is no number of workers");
-            Err(Fault::new(ErrorKind::Syntax, message)
-                .help(format!("set it to a number from 1 to {MAX_WORKERS}, or unset it to use all cores")))
-        }
+        _ => Err(fault!(Syntax, "ATMESH_WORKERS is {text:?}, which is no number of workers")
+            .help(format!("set it to a number from 1 to {MAX_WORKERS}, or unset it to use all cores"))),
     }
 }
 

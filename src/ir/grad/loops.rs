@@ -15,7 +15,7 @@ use super::call::spread_tangents;
 use super::jvp::{PrimalsAndTangents, Style, jvp};
 use super::linearize::{Linearized, linearize};
 use super::util::{as_var, count_set, fill_missing_with_zeros, new_input, stacked_type};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::types::{ArrayType, DType};
 use crate::ir::program::dce::{dce, select, used_inputs};
 use crate::ir::program::{Builder, Control, Input, Loop, LoopOperands, Program, Value, Var};
@@ -271,9 +271,9 @@ fn jvp_split(
 
 /// Returns the error for reverse mode through a loop whose number of iterations is unknown.
 pub(super) fn while_not_reversible(b: &Builder) -> Error {
-    let fault = Fault::new(
-        ErrorKind::Unsupported,
-        "the gradient of a loop needs the number of its steps beforehand, which a while loop does not have",
+    let fault = fault!(
+        Unsupported,
+        "the gradient of a loop needs the number of its steps beforehand, which a while loop does not have"
     )
     .help("use fori_loop with fixed bounds, or scan")
     .help("forward mode (jvp) goes through while loops");

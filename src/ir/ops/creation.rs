@@ -3,7 +3,7 @@
 //! Their parameters include the type of the result, with its mesh and sharding.
 
 use super::structural::no_derivative;
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::mesh::{Axes, AxisType, Mesh};
 use crate::core::sharding::{Spec, check_unreduced_dtype};
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
@@ -52,19 +52,14 @@ pub(super) fn created_type(ty: &ArrayType, zero: bool) -> Result<ArrayType, Faul
         }
         None if ty.spec.is_replicated() && ty.spec.dims().len() <= ty.rank() => ty.spec.padded(ty.rank()),
         None => {
-            return Err(Fault::new(
-                ErrorKind::Mesh,
-                format!("{} is asked for, but no mesh is given", ty.spec),
-            )
-            .help("give the mesh: `F32.array_type([…]).on(&mesh, p![…])`"));
+            return Err(fault!(Mesh, "{} is asked for, but no mesh is given", ty.spec)
+                .help("give the mesh: `F32.array_type([…]).on(&mesh, p![…])`"));
         }
     };
     if !zero && !spec.unreduced_axes().is_empty() {
-        let fault = Fault::new(
-            ErrorKind::Sharding,
-            format!(
-                "{ty} is asked for, and each partial value would be the full value: only zeros are created unreduced"
-            ),
+        let fault = fault!(
+            Sharding,
+            "{ty} is asked for, and each partial value would be the full value: only zeros are created unreduced"
         );
         return Err(fault.help(format!("make it, then `.reshard({spec})`")));
     }
@@ -115,7 +110,7 @@ impl Primitive for Full {
             (Scalar::Int(_), d) => d != DType::Bool,
         };
         if !fits {
-            return Err(Fault::new(ErrorKind::Dtype, format!("{} is no {}", self.value, self.ty.dtype)));
+            return Err(fault!(Dtype, "{} is no {}", self.value, self.ty.dtype));
         }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }
@@ -155,18 +150,12 @@ impl Primitive for Iota {
     }
     fn shapes(&self, _: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         if self.dimension >= self.ty.rank() {
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!("there is no dimension {} in {}", self.dimension, self.ty),
-            )
-            .help("name a dimension of the result"));
+            return Err(fault!(Shape, "there is no dimension {} in {}", self.dimension, self.ty)
+                .help("name a dimension of the result"));
         }
         if !self.ty.dtype.is_number() || self.ty.dtype.is_complex() {
-            return Err(Fault::new(
-                ErrorKind::Dtype,
-                format!("positions are numbers, not {}", self.ty.dtype),
-            )
-            .help("count in `I32` and convert: `.astype(…)`"));
+            return Err(fault!(Dtype, "positions are numbers, not {}", self.ty.dtype)
+                .help("count in `I32` and convert: `.astype(…)`"));
         }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }

@@ -16,10 +16,7 @@ pub(crate) fn arity<'a>(
     n: usize,
 ) -> Result<Vec<&'a ArrayType>, Fault> {
     if operands.len() != n {
-        return Err(Fault::new(
-            ErrorKind::Shape,
-            format!("{name} takes {n} operands, but got {}", operands.len()),
-        ));
+        return Err(fault!(Shape, "{name} takes {n} operands, but got {}", operands.len()));
     }
     Ok(operands.iter().map(|o| &o.ty).collect())
 }
@@ -33,14 +30,14 @@ pub(crate) fn shape_fault(message: impl Into<String>) -> Fault {
 pub(crate) fn check_dims(what: &str, dims: &[usize], rank: usize) -> Result<(), Fault> {
     for (i, d) in dims.iter().enumerate() {
         if *d >= rank {
-            let fault = shape_fault(format!("there is no {what} {d} among {rank} dimensions"));
+            let fault = fault!(Shape, "there is no {what} {d} among {rank} dimensions");
             return Err(match rank {
                 0 => fault.help("a scalar has no dimensions"),
                 _ => fault.help(format!("dimensions are 0 to {}", rank - 1)),
             });
         }
         if dims[..i].contains(d) {
-            return Err(shape_fault(format!("{what} {d} is named twice")).help("name each dimension once"));
+            return Err(fault!(Shape, "{what} {d} is named twice").help("name each dimension once"));
         }
     }
     Ok(())

@@ -49,15 +49,13 @@ pub(super) fn accumulation_dtype(dtype: DType, preferred: Option<DType>) -> Resu
                 || dtype.is_float() && !to.is_float()
                 || dtype.is_complex() != to.is_complex() =>
         {
-            Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}")).help(
-                if dtype.is_complex() {
-                    "sum them as complex numbers: `Some(C64)`"
-                } else if dtype.is_float() {
-                    "sum them as floats: `Some(F32)`"
-                } else {
-                    "sum them as numbers: `Some(I32)`"
-                },
-            ))
+            Err(fault!(Dtype, "products of {dtype} are not summed as {to}").help(if dtype.is_complex() {
+                "sum them as complex numbers: `Some(C64)`"
+            } else if dtype.is_float() {
+                "sum them as floats: `Some(F32)`"
+            } else {
+                "sum them as numbers: `Some(I32)`"
+            }))
         }
         preferred => Ok(preferred.unwrap_or(dtype)),
     }
@@ -109,12 +107,9 @@ impl DotGeneral {
                     return fault(format!("operand {k} has no dimension {d}: its rank is {rank}"));
                 }
                 if dims[..i].contains(d) {
-                    return Err(Fault::new(
-                        ErrorKind::Shape,
-                        format!("{} is named twice", operand.describe_dim(k, *d)),
-                    )
-                    .help("a dimension is contracted, or a batch dimension, or neither")
-                    .highlight_dim(k, *d));
+                    return Err(fault!(Shape, "{} is named twice", operand.describe_dim(k, *d))
+                        .help("a dimension is contracted, or a batch dimension, or neither")
+                        .highlight_dim(k, *d));
                 }
             }
         }

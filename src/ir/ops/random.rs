@@ -56,11 +56,8 @@ pub struct RandomWrap;
 /// Returns an error if the operand is not a key.
 fn check_key(name: &str, ty: &ArrayType) -> Result<(), Fault> {
     if ty.dtype != DType::Key {
-        return Err(Fault::new(
-            ErrorKind::Dtype,
-            format!("{name} takes a key, and operand 0 is {}", ty.dtype),
-        )
-        .help("make one: `Key::new(seed)`"));
+        return Err(fault!(Dtype, "{name} takes a key, and operand 0 is {}", ty.dtype)
+            .help("make one: `Key::new(seed)`"));
     }
     Ok(())
 }
@@ -173,10 +170,7 @@ impl Primitive for RandomBits {
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check_keys("random_bits", arity("random_bits", operands, 1)?[0], &self.ty, self.num_key_dims)?;
         if !self.ty.dtype.is_unsigned() {
-            return Err(Fault::new(
-                ErrorKind::Dtype,
-                format!("bits are unsigned integers, not {}", self.ty.dtype),
-            ));
+            return Err(fault!(Dtype, "bits are unsigned integers, not {}", self.ty.dtype));
         }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }
@@ -209,10 +203,7 @@ impl Primitive for RandomSplit {
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check_keys("random_split", arity("random_split", operands, 1)?[0], &self.ty, self.num_key_dims)?;
         if self.ty.dtype != DType::Key {
-            return Err(Fault::new(
-                ErrorKind::Dtype,
-                format!("a key is split into keys, not {}", self.ty.dtype),
-            ));
+            return Err(fault!(Dtype, "a key is split into keys, not {}", self.ty.dtype));
         }
         Ok(vec![(DType::Key, self.ty.shape.clone())])
     }
@@ -308,13 +299,10 @@ impl Primitive for RandomWrap {
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_wrap", operands, 1)?[0];
         let [lead @ .., 2] = &ty.shape[..] else {
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!("a key has two words along the last dimension, and operand 0 is {ty}"),
-            ));
+            return Err(fault!(Shape, "a key has two words along the last dimension, and operand 0 is {ty}"));
         };
         if ty.dtype != DType::U32 {
-            return Err(Fault::new(ErrorKind::Dtype, format!("a key's words are uint32, not {}", ty.dtype))
+            return Err(fault!(Dtype, "a key's words are uint32, not {}", ty.dtype)
                 .help("convert them: `.astype(U32)`"));
         }
         Ok(vec![(DType::Key, lead.into())])

@@ -4,7 +4,7 @@
 
 use super::dim_check::arity;
 use super::elementwise::{Binary, DTypeClass, Unary};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
@@ -88,14 +88,11 @@ impl Primitive for Reduce {
         let ty = arity(self.name(), operands, 1)?[0];
         for (i, a) in self.axes.iter().enumerate() {
             if *a >= ty.rank() {
-                return Err(Fault::new(
-                    ErrorKind::Shape,
-                    format!("there is no dimension {a} in an array of rank {}", ty.rank()),
-                )
-                .help("dimensions are counted from 0"));
+                return Err(fault!(Shape, "there is no dimension {a} in an array of rank {}", ty.rank())
+                    .help("dimensions are counted from 0"));
             }
             if self.axes[..i].contains(a) {
-                return Err(Fault::new(ErrorKind::Shape, format!("dimension {a} is named twice"))
+                return Err(fault!(Shape, "dimension {a} is named twice")
                     .help("name each dimension once")
                     .highlight_dim(0, *a));
             }
@@ -183,12 +180,9 @@ pub(in crate::ir::ops) type PrimalAndTangent = (Value, Value);
 
 /// Returns the error for the minimum or maximum along an empty dimension.
 pub(crate) fn empty_dim_fault(d: usize) -> Fault {
-    Fault::new(
-        ErrorKind::Shape,
-        format!("dimension {d} is empty: the maximum or minimum of no elements is undefined"),
-    )
-    .help("remove empty dimensions before this, or give them an element: `pad`")
-    .highlight_dim(0, d)
+    fault!(Shape, "dimension {d} is empty: the maximum or minimum of no elements is undefined")
+        .help("remove empty dimensions before this, or give them an element: `pad`")
+        .highlight_dim(0, d)
 }
 
 impl Builder {
@@ -301,10 +295,7 @@ impl Builder {
     /// If there is a NaN, it is the index of the first NaN.
     pub fn arg_extreme(&mut self, kind: Reduction, x: &Value, axis: usize) -> Result<Value> {
         let none = match x.ty.shape.get(axis) {
-            None => Some(Fault::new(
-                ErrorKind::Shape,
-                format!("there is no dimension {axis}: the operand has {}", x.ty.rank()),
-            )),
+            None => Some(fault!(Shape, "there is no dimension {axis}: the operand has {}", x.ty.rank())),
             Some(0) => Some(empty_dim_fault(axis)),
             Some(_) => None,
         };

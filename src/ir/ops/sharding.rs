@@ -72,11 +72,6 @@ fn batched_open_dims(open: &[usize], spec: Spec) -> Vec<usize> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy;
 
-/// Returns an error of kind `Sharding`.
-fn sharding_fault(message: impl Into<String>) -> Fault {
-    Fault::new(ErrorKind::Sharding, message)
-}
-
 /// Defines the rules of primitives whose result has the operand's elements in the same positions.
 macro_rules! identity_rules {
     () => {
@@ -101,8 +96,7 @@ fn check_same_devices(x: &ArrayType, mesh: &Mesh) -> Result<(), Fault> {
     let Some(from) = x.mesh.as_ref().filter(|from| *from != mesh) else { return Ok(()) };
     let known = !from.is_abstract() && !mesh.is_abstract();
     if from.size() != mesh.size() || known && from.devices() != mesh.devices() {
-        let message = format!("the value is placed on {from}, whose devices are not those of {mesh}");
-        return Err(Fault::new(ErrorKind::Mesh, message)
+        return Err(fault!(Mesh, "the value is placed on {from}, whose devices are not those of {mesh}")
             .help("both meshes must be over the same devices in the same order"));
     }
     Ok(())
@@ -185,11 +179,9 @@ impl StructuralOp for Constrain {
         let sets = |s: Spec| (s.unreduced_axes(), s.reduced_axes());
         let asserted = (0..x.rank()).all(holds) && sets(spec) == sets(x.spec);
         if !mixed && !asserted {
-            return Err(sharding_fault(format!("the value is sharded as {}, not as {spec}", x.spec)).help(
-                format!(
-                    "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
-                ),
-            ));
+            return Err(fault!(Sharding, "the value is sharded as {}, not as {spec}", x.spec).help(format!(
+                "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
+            )));
         }
         let mesh = x.mesh.clone().or_else(|| Some(self.mesh.clone()));
         Ok(ArrayType { mesh, ..x.clone() })

@@ -4,7 +4,7 @@ use super::{
     CallSite, Control, Env, Equation, FromLiteral, Input, Literal, Op, Phase, Placement, Prim, Program,
     ScopePath, TypedOperand, Var, VarInfo, verify,
 };
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
 use crate::core::mesh::Mesh;
 use crate::core::types::{ArrayType, DType, Scalar};
 use crate::core::types::{MAX_INDICES, too_many_indices};
@@ -148,7 +148,7 @@ impl Builder {
     pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
         let foreign = |v: &Value| matches!(v.input, Input::Var(v) if v.index() >= self.program.vars.len());
         if inputs.iter().any(foreign) {
-            let fault = Fault::new(ErrorKind::Trace, "an operand is a value of another program");
+            let fault = fault!(Trace, "an operand is a value of another program");
             let fault = fault.help("use the values that this builder gave");
             return Err(self.error(fault, prim.name(), inputs));
         }

@@ -9,7 +9,7 @@ use super::{
     BatchedValue, batched_spec, batched_types, batched_values, broadcast_along_batch, inline_vmap,
     spread_over_batch, vmap_program,
 };
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::Result;
 use crate::core::mesh::{Axes, AxisType};
 use crate::core::types::{ArrayType, DType};
 use crate::ir::ops::elementwise::Binary;
@@ -288,11 +288,9 @@ fn vmap_shard_map(
     batch_dim: &BatchDim,
 ) -> Result<Vec<BatchedValue>> {
     if let Some(axis) = batch_dim.axes.iter().find(|a| m.axes.contains(*a)) {
-        let fault = Fault::new(
-            ErrorKind::Sharding,
-            format!("the examples are sharded over {axis}, which is manual inside the shard_map"),
-        )
-        .help("split the examples over another axis, or map inside the shard_map");
+        let fault =
+            fault!(Sharding, "the examples are sharded over {axis}, which is manual inside the shard_map")
+                .help("split the examples over another axis, or map inside the shard_map");
         return Err(b.error(fault, "shard_map", &values(operands)));
     }
     let flags = mapped(operands);

@@ -14,7 +14,7 @@ mod control;
 #[cfg(test)]
 mod tests;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Fault, Result};
 use crate::core::mesh::Axes;
 use crate::core::sharding::Spec;
 use crate::core::types::ArrayType;
@@ -103,9 +103,9 @@ fn vmap_equation(
 pub fn check_unmapped(ty: &ArrayType, batch_dim: &BatchDim) -> Result<(), Fault> {
     let Some(axis) = ty.spec.all_axes().find(|a| batch_dim.axes.contains(*a)) else { return Ok(()) };
     let rest = ty.spec.filter_axes(|a| !batch_dim.axes.contains(a));
-    Err(Fault::new(
-        ErrorKind::Sharding,
-        format!("{ty} is the same for all examples and names {axis}, over which the examples are split"),
+    Err(fault!(
+        Sharding,
+        "{ty} is the same for all examples and names {axis}, over which the examples are split"
     )
     .help(format!("move it first: `.reshard({rest})`"))
     .help("or split the examples over another axis"))

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{DeviceLayout, MEMORY_RESERVE, Machine};
 use crate::core::axes::Axis;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::diagnostic::{Error, Result, SourceLocation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub(crate) fn to_json_lines(value: &impl Serialize) -> String {
 /// Returns the error for a text that is not the JSON of a machine or a plan.
 pub(crate) fn json_error(op: &str, noun: &str, why: &dyn fmt::Display, at: SourceLocation) -> Error {
     let type_name = op.split("::").next().unwrap_or_default();
-    let fault = Fault::new(ErrorKind::Data, format!("the text is not the JSON of a {noun}: {why}"))
+    let fault = fault!(Data, "the text is not the JSON of a {noun}: {why}")
         .help(format!("see `{type_name}::to_json` for the form: it writes the fields that are read"));
     Error::new(fault, op, Vec::new(), Some(at))
 }

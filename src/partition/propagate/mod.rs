@@ -21,7 +21,7 @@ mod sub_axes;
 #[cfg(test)]
 mod tests;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Result};
 use crate::core::mesh::Mesh;
 use crate::ir::program::{Op, Placement, Program};
 use graph::SystemBuilder;
@@ -69,10 +69,7 @@ fn same_devices(program: &Program, meshes: &mut Vec<Mesh>) -> Result<()> {
             } else {
                 ("other devices", mesh.size())
             };
-            let fault = Fault::new(
-                ErrorKind::Mesh,
-                format!("one program is on {other} and on {mesh}, which has {what}"),
-            );
+            let fault = fault!(Mesh, "one program is on {other} and on {mesh}, which has {what}");
             return Err(Error::from(fault.help(format!(
                 "meshes of one program may differ in their axes, but must list the same {size} devices in the same order"
             ))));

@@ -111,7 +111,7 @@ impl AxisModeRegion {
         check_arguments(args, call)?;
         let mesh = collect(args).iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
         let Some(outer) = mesh.or_else(|| setting().map(|s| s.mesh)) else {
-            let fault = Fault::new(ErrorKind::Mesh, "no argument is on a mesh, so there are no axes")
+            let fault = fault!(Mesh, "no argument is on a mesh, so there are no axes")
                 .help("put one there first: `.put(&mesh, p![..])`");
             return Err(reject(fault));
         };
@@ -166,16 +166,13 @@ impl AxisModeRegion {
             Some(self.call.location),
             Box::new(move |ty| {
                 if ty.mesh.as_ref().is_some_and(|m| *m != outer) {
-                    return Err(Fault::new(
-                        ErrorKind::Mesh,
-                        format!("a captured value is on another mesh than {outer}"),
-                    )
-                    .help("put it there first: `.put(&mesh, p![…])`"));
+                    return Err(fault!(Mesh, "a captured value is on another mesh than {outer}")
+                        .help("put it there first: `.put(&mesh, p![…])`"));
                 }
                 let named = |set: &Axes| set.iter().any(|a| axes.contains(a));
                 if named(ty.spec.unreduced_axes()) || named(ty.spec.reduced_axes()) {
                     let axes = "it cannot be unreduced or reduced over axes that change their type";
-                    return Err(Fault::new(ErrorKind::Sharding, format!("a captured value is {ty}: {axes}"))
+                    return Err(fault!(Sharding, "a captured value is {ty}: {axes}")
                         .help("pass it as an argument, or reshard it first"));
                 }
                 Ok(ArrayType {
@@ -229,11 +226,8 @@ fn auto<T: Tree, O: Tree>(
             for (a, spec) in collect(&out).iter().zip(asked) {
                 let ty = a.ty()?;
                 let Some(spec) = spec else {
-                    let fault = Fault::new(
-                        ErrorKind::Sharding,
-                        "the sharding of results over auto axes cannot be inferred",
-                    )
-                    .help("give a spec for each result: `p![..]`");
+                    let fault = fault!(Sharding, "the sharding of results over auto axes cannot be inferred")
+                        .help("give a spec for each result: `p![..]`");
                     return Err(r.type_error(fault, &ty));
                 };
                 let sharding = Sharding::try_new(&r.outer, spec, &ty.shape)

@@ -5,7 +5,6 @@ use super::loops::map_at;
 use crate::api::array::{Array, concat};
 use crate::api::transform::vmap::{VmapOptions, vmap_at};
 use crate::api::tree::{self, Args, Output, collect};
-use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::ir::program::CallSite;
 
 /// The options of [`map_with`].
@@ -48,7 +47,7 @@ pub fn map_with<X: Args, R: Output>(xs: X, f: impl Fn(X::Owned) -> R, options: M
     let size = match options.batch_size {
         None | Some(1) => return map_at(xs, &f, call),
         Some(0) => {
-            let fault = Fault::new(ErrorKind::Shape, "a batch has no slices");
+            let fault = fault!(Shape, "a batch has no slices");
             let error = call.error(fault.help("set a `batch_size` of at least 1"), Vec::new);
             return ReturnedTree::new().poisoned(&error);
         }

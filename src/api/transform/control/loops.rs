@@ -51,13 +51,13 @@ fn fori_static<T: Tree>(
 ) -> Result<T> {
     let bound = |x: Scalar| match x {
         Scalar::Int(i) => i32::try_from(i).map(i64::from).map_err(|_| {
-            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {i} does not fit into int32"))
+            let fault = fault!(Dtype, "the bound {i} does not fit into int32")
                 .help("loop counters are int32: nest two loops");
             call.error(fault, Vec::new)
         }),
         _ => {
-            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is not a whole number"))
-                .help("count in whole numbers: `0..10`");
+            let fault =
+                fault!(Dtype, "the bound {x} is not a whole number").help("count in whole numbers: `0..10`");
             Err(call.error(fault, Vec::new))
         }
     };
@@ -80,8 +80,8 @@ fn fori_dynamic<T: Tree>(
             Term::Array(a) => a,
             Term::Number(Scalar::Int(i)) if i32::try_from(i).is_ok() => (i as i32).into_tree(),
             Term::Number(x) => {
-                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is not an int32"))
-                    .help("count in whole numbers: `0..10`");
+                let fault =
+                    fault!(Dtype, "the bound {x} is not an int32").help("count in whole numbers: `0..10`");
                 return Err(call.error(fault, Vec::new));
             }
         };
@@ -232,7 +232,7 @@ fn scan_steps<X: Tree>(options: ScanOptions, xs: &X, call: CallSite<'_>) -> Resu
         let name = path.name_or("the array");
         let fault = if ty.rank() == 0 {
             Some(
-                Fault::new(ErrorKind::Shape, format!("the loop runs over leading dimensions, but {name} is {ty}"))
+                fault!(Shape, "the loop runs over leading dimensions, but {name} is {ty}")
                     .help("capture values that are the same at every step"),
             )
         } else if !ty.spec.dim(0).is_empty() {
@@ -240,17 +240,14 @@ fn scan_steps<X: Tree>(options: ScanOptions, xs: &X, call: CallSite<'_>) -> Resu
                 (0..ty.rank()).map(|d| if d == 0 { Axes::none() } else { ty.spec.dims()[d].clone() }).collect(),
             );
             Some(
-                Fault::new(
-                    ErrorKind::Sharding,
-                    format!("the loop takes one slice of the leading dimension after the other, but that of {name} is sharded: {ty}"),
-                )
+                fault!(Sharding, "the loop takes one slice of the leading dimension after the other, but that of {name} is sharded: {ty}")
                 .help(format!("gather it first: `.reshard({rest})`"))
                 .highlight_dim(0, 0),
             )
         } else if length.is_some_and(|n| n != ty.shape[0]) {
             let n = length.unwrap_or_default();
             Some(
-                Fault::new(ErrorKind::Shape, format!("the loop has {n} steps by {known}, but {name} is {ty}"))
+                fault!(Shape, "the loop has {n} steps by {known}, but {name} is {ty}")
                     .help("give leading dimensions of equal size")
                     .highlight_dim(0, 0),
             )
@@ -267,7 +264,7 @@ fn scan_steps<X: Tree>(options: ScanOptions, xs: &X, call: CallSite<'_>) -> Resu
         return Err(Error::combine(errors));
     }
     let Some(length) = length else {
-        let fault = Fault::new(ErrorKind::Shape, "no array says how many steps the loop has")
+        let fault = fault!(Shape, "no array says how many steps the loop has")
             .help("give it: `scan_with(…, ScanOptions::default().length(n))`");
         return Err(call.error(fault, Vec::new));
     };
@@ -316,8 +313,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
     let mut types = carry_types((call, None), init, &before, &piece.program, &again)?;
     let last = i64::try_from(steps.length).map_or(i64::MAX, |n| steps.start.saturating_add(n - 1));
     if last > i32::MAX.into() {
-        let fault =
-            Fault::new(ErrorKind::Shape, format!("{} steps are more than int32 counts", steps.length));
+        let fault = fault!(Shape, "{} steps are more than int32 counts", steps.length);
         return Err(call.error(fault, Vec::new));
     }
     types.extend(after[carry..].iter().map(|ty| stacked_type(ty, steps.length)));

@@ -2,7 +2,6 @@
 
 use crate::api::array::Array;
 use crate::api::trace::{apply_control, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::ir::program::{CallSite, Control};
 
 /// Prints arrays when the program runs: `debug_print!("x: {}", x)`.
@@ -30,9 +29,8 @@ pub fn debug_print_values(template: &str, values: &[Array]) {
     let call = CallSite::here("debug_print");
     let holes = template.matches("{}").count();
     if holes != values.len() {
-        let fault =
-            Fault::new(ErrorKind::Shape, format!("the text has {holes} `{{}}` for {} values", values.len()))
-                .help("write `{}` once for each value");
+        let fault = fault!(Shape, "the text has {holes} `{{}}` for {} values", values.len())
+            .help("write `{}` once for each value");
         let _ = poison(call.error(fault, Vec::new));
         return;
     }

@@ -113,11 +113,10 @@ pub(super) fn run_while<T: Tree>(
 /// Checks that a condition is one bool.
 fn check_condition(holds: &ArrayType, call: CallSite<'_>) -> Result<()> {
     let fault = if holds.rank() != 0 {
-        Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool"))
+        fault!(Shape, "the condition is {holds}: it must be one bool")
             .help("reduce it to one: `.all(..)`, `.any(..)`")
     } else if holds.dtype != DType::Bool {
-        Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]"))
-            .help("compare it: `.gt(0)`, `.ne(0)`")
+        fault!(Dtype, "the condition is {holds}: it must be bool[]").help("compare it: `.gt(0)`, `.ne(0)`")
     } else {
         return Ok(());
     };

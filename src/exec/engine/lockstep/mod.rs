@@ -16,7 +16,7 @@ pub(crate) mod tests;
 
 use super::threads::{self, ProgramDevices};
 use super::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Error, Fault, Result};
 use crate::core::types::{DType, Shape};
 use crate::exec::compile;
 use crate::exec::compile::codegen::interpreter;
@@ -323,8 +323,7 @@ impl Executable for LockstepExecutable {
     fn profile(&self, args: &mut [ArrayData]) -> Result<(Vec<ArrayData>, Timeline), Failure> {
         // the WebAssembly target has no clock
         if cfg!(target_family = "wasm") {
-            let fault =
-                Fault::new(ErrorKind::Unsupported, "the engine lockstep records no times on WebAssembly");
+            let fault = fault!(Unsupported, "the engine lockstep records no times on WebAssembly");
             return Err(fault.help("run it by `call`").into());
         }
         let (clock, begin) = (MarkLog::default(), nanoseconds());

@@ -17,7 +17,7 @@ pub use scan::{CumulativeOp, CumulativeScan};
 pub use sort::{Argsort, Sort};
 pub use top_k::TopK;
 
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use crate::core::types::{ArrayType, Scalar};
 use crate::ir::program::factors::{Dim, Factors};
 use crate::ir::program::loop_nest::{
@@ -32,8 +32,7 @@ fn check_axis(axis: usize, operands: &[TypedOperand]) -> Result<(), Fault> {
     if axis < rank {
         return Ok(());
     }
-    let fault =
-        Fault::new(ErrorKind::Shape, format!("there is no dimension {axis} in an array of rank {rank}"));
+    let fault = fault!(Shape, "there is no dimension {axis} in an array of rank {rank}");
     Err(match rank {
         0 => fault.help("a scalar has no dimensions: `.reshape([1])` gives it one"),
         _ => fault.help("dimensions are counted from 0"),
@@ -45,14 +44,12 @@ fn check_one_shape(operands: &[TypedOperand]) -> Result<(), Fault> {
     let first = &operands[0].ty.shape;
     match operands.iter().position(|o| o.ty.shape != *first) {
         None => Ok(()),
-        Some(k) => Err(Fault::new(
-            ErrorKind::Shape,
-            format!(
-                "operand {} has shape {}, operand {} has {first}: they must be of one shape",
-                operands[k].user_index(k),
-                operands[k].ty.shape,
-                operands[0].user_index(0),
-            ),
+        Some(k) => Err(fault!(
+            Shape,
+            "operand {} has shape {}, operand {} has {first}: they must be of one shape",
+            operands[k].user_index(k),
+            operands[k].ty.shape,
+            operands[0].user_index(0),
         )
         .help(format!("repeat operand {}: `.broadcast_to({first})`", operands[k].user_index(k)))),
     }

@@ -1,7 +1,7 @@
 //! Sorts along a dimension, and the indices that sort it.
 
 use super::{check_axis, check_one_shape, factors, row_loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Scalar, Shape, with_dtype};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::indexing::{Gather, GatherDims};
@@ -47,13 +47,12 @@ pub struct Argsort {
 /// Returns an error if the operands or parameters are not valid for either primitive.
 fn check(name: &str, operands: &[TypedOperand], axis: usize, keys: usize) -> Result<(), Fault> {
     if operands.is_empty() || !(1..=operands.len()).contains(&keys) {
-        let text = format!(
+        return Err(fault!(
+            Shape,
             "{name} of {} operands by {keys} keys: keys are the first of one or more operands",
             operands.len()
-        );
-        return Err(
-            Fault::new(ErrorKind::Shape, text).help("keys are counted from 1 to the number of operands")
-        );
+        )
+        .help("keys are counted from 1 to the number of operands"));
     }
     check_one_shape(operands)?;
     check_axis(axis, operands)?;

@@ -2,10 +2,7 @@
 //!
 //! A cast changes the type of a value, but not the blocks on the devices.
 
-use super::{
-    CollectiveGroup, Preduce, VaryingState, collective_common, passthrough_factors, transpose_rule,
-    varying_fault,
-};
+use super::{CollectiveGroup, Preduce, VaryingState, collective_common, passthrough_factors, transpose_rule};
 use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::structural::linear_jvp;
@@ -67,7 +64,7 @@ impl Primitive for Pcast {
                     PcastTo::Unreduced => "unreduced",
                 };
                 let axes = &self.group.axes;
-                return Err(varying_fault(format!("there is no cast from {} to {to} over {axes}", from.name()))
+                return Err(fault!(Varying, "there is no cast from {} to {to} over {axes}", from.name())
                     .help("casts go from invarying to varying or reduced, from reduced to varying, from varying to unreduced"));
             }
         };

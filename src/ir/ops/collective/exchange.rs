@@ -6,7 +6,7 @@
 use super::{
     CollectiveGroup, VaryingState, collective_common, dim_after_split, passthrough_factors, transpose_rule,
 };
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::format_list;
 use crate::ir::ops::structural::linear_jvp;
@@ -92,13 +92,11 @@ impl Primitive for Ppermute {
         let n = self.group.size();
         for (i, &(source, target)) in self.pairs.iter().enumerate() {
             if let Some(p) = [source, target].into_iter().find(|p| *p >= n) {
-                let message = format!("there is no device {p} along {}, which has {n}", self.group.axes);
-                return Err(Fault::new(ErrorKind::Mesh, message)
+                return Err(fault!(Mesh, "there is no device {p} along {}, which has {n}", self.group.axes)
                     .help(format!("they are counted along the axes, from 0 to {}", n - 1)));
             }
             let twice = |what, p| {
-                let message = format!("device {p} is a {what} twice");
-                Err(Fault::new(ErrorKind::Mesh, message)
+                Err(fault!(Mesh, "device {p} is a {what} twice")
                     .help("each device sends once and receives once at most"))
             };
             if self.pairs[..i].iter().any(|p| p.0 == source) {

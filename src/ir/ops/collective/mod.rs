@@ -94,8 +94,7 @@ impl CollectiveGroup {
                 }
             }
             if self.axes.as_slice()[..i].contains(&axis) {
-                return Err(Fault::new(ErrorKind::Mesh, format!("the axis {axis} is named twice"))
-                    .help("name each axis once"));
+                return Err(fault!(Mesh, "the axis {axis} is named twice").help("name each axis once"));
             }
         }
         Ok(())
@@ -105,11 +104,10 @@ impl CollectiveGroup {
         let x = arity(name, operands, 1)?[0];
         self.check()?;
         match &x.mesh {
-            Some(mesh) if *mesh != self.mesh => Err(Fault::new(
-                ErrorKind::Mesh,
-                format!("the operand is on {mesh}, but here the mesh is {}", self.mesh),
-            )
-            .help("pass it to `shard_map` as an argument")),
+            Some(mesh) if *mesh != self.mesh => {
+                Err(fault!(Mesh, "the operand is on {mesh}, but here the mesh is {}", self.mesh)
+                    .help("pass it to `shard_map` as an argument"))
+            }
             _ => Ok(x),
         }
     }
@@ -131,12 +129,10 @@ impl CollectiveGroup {
         let Some((first, state)) = states.next() else { return Ok(VaryingState::Varying) };
         match states.find(|s| s.1 != state) {
             None => Ok(state),
-            Some((other, differs)) => Err(varying_fault(format!(
-                "{name} over {} needs one state over all of them, but the operand is {} over {first} and {} over {other}",
+            Some((other, differs)) => Err(fault!(Varying, "{name} over {} needs one state over all of them, but the operand is {} over {first} and {} over {other}",
                 self.axes,
                 state.name(),
-                differs.name()
-            ))
+                differs.name())
             .help("cast it over the axis that differs first, or name the axes one by one")),
         }
     }
@@ -169,11 +165,9 @@ impl CollectiveGroup {
         for (d, (entry, n)) in dims.iter().zip(&*shape).enumerate() {
             let ways: usize = entry.iter().map(|a| self.mesh.extent(a)).product();
             if n % ways != 0 {
-                return Err(Fault::new(
-                    ErrorKind::Sharding,
-                    format!(
-                        "dimension {d} of the result has size {n}, which {entry} does not divide into {ways} equal parts"
-                    ),
+                return Err(fault!(
+                    Sharding,
+                    "dimension {d} of the result has size {n}, which {entry} does not divide into {ways} equal parts"
                 ));
             }
         }
@@ -205,7 +199,7 @@ impl CollectiveGroup {
         if dim < rank {
             return Ok(());
         }
-        Err(shape_fault(format!("there is no {what} {dim} among {rank} dimensions"))
+        Err(fault!(Shape, "there is no {what} {dim} among {rank} dimensions")
             .help("dimensions are counted from 0"))
     }
     /// Updates shape and entries for a dimension that is split over the devices of the group.

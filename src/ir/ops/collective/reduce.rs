@@ -6,7 +6,7 @@
 use super::{
     CollectiveGroup, Pcast, PcastTo, VaryingState, collective_common, passthrough_factors, transpose_rule,
 };
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::program::JvpArgs;
@@ -65,7 +65,7 @@ impl Primitive for Preduce {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         if self.reducer != Reducer::Add {
             let name = self.name();
-            let fault = Fault::new(ErrorKind::Unsupported, "it has no derivative")
+            let fault = fault!(Unsupported, "it has no derivative")
                 .help(format!("if it only scales, stop the derivative first: `x.stop_gradient().{name}(…)`"));
             return Err(b.error(fault, name, std::slice::from_ref(t)));
         }

@@ -3,7 +3,7 @@
 //! Each letter is the label of a dimension, as in einsum. An ellipsis stands for any number of
 //! unnamed dimensions that come first.
 
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::diagnostic::Fault;
 use std::fmt;
 
 /// The subscripts of one operand or result.
@@ -43,9 +43,7 @@ impl fmt::Display for Subscripts {
 impl Subscripts {
     /// Parses subscripts such as `"ij,jk->ik"`.
     pub(crate) fn parse(text: &str) -> Result<Subscripts, Fault> {
-        let wrong = |why: String, help: &str| {
-            Err(Fault::new(ErrorKind::Syntax, format!("in {text:?} {why}")).help(help))
-        };
+        let wrong = |why: String, help: &str| Err(fault!(Syntax, "in {text:?} {why}").help(help));
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let Some((operands, results)) = plain.split_once("->") else {
             let help =

@@ -50,7 +50,7 @@ impl CustomPrim {
     ) -> Result<BackwardProgram> {
         let name = self.declaration.name;
         let Some(rule) = &self.declaration.vjp_rule else {
-            let fault = Fault::new(ErrorKind::Unsupported, format!("{name} has no derivative"))
+            let fault = fault!(Unsupported, "{name} has no derivative")
                 .help("say how cotangents go back: `.derivative(|operands, results, cotangents| …)`")
                 .help("or hold its operands constant: `.stop_gradient()`");
             return Err(b.error(fault, name, operands));
@@ -156,8 +156,7 @@ impl Primitive for CustomLin {
 impl CustomLin {
     /// Returns the error for differentiating the derivative in forward mode.
     fn reverse_only_error(&self, b: &Builder) -> crate::core::diagnostic::Error {
-        let text = format!("the derivative of {} goes backward only", self.name);
-        let fault = Fault::new(ErrorKind::Unsupported, text)
+        let fault = fault!(Unsupported, "the derivative of {} goes backward only", self.name)
             .help("use `grad` or `vjp`: forward mode needs a rule that can be transposed");
         b.error(fault, self.name, &[])
     }

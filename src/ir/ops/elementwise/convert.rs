@@ -46,11 +46,8 @@ impl Primitive for Convert {
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity(self.name(), operands, 1)?[0];
         if (ty.dtype == DType::Key) != (self.dtype == DType::Key) {
-            return Err(Fault::new(
-                ErrorKind::Dtype,
-                format!("{} is not converted to {}", ty.dtype, self.dtype),
-            )
-            .help("the words of a key: `key.data()`"));
+            return Err(fault!(Dtype, "{} is not converted to {}", ty.dtype, self.dtype)
+                .help("the words of a key: `key.data()`"));
         }
         if ty.dtype.is_complex() && !self.dtype.is_complex() {
             let text = format!("{} is not converted to {}: a part would be lost", ty.dtype, self.dtype);
@@ -77,12 +74,10 @@ impl Primitive for Convert {
             return Ok(types);
         }
         let (u, name, to) = (x.spec.unreduced_axes(), self.name(), self.dtype);
-        Err(Fault::new(
-            ErrorKind::Sharding,
-            format!(
-                "the operand, {x}, is unreduced over {u}, and {name} from {} to {to} is not linear in it",
-                x.dtype
-            ),
+        Err(fault!(
+            Sharding,
+            "the operand, {x}, is unreduced over {u}, and {name} from {} to {to} is not linear in it",
+            x.dtype
         )
         .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none())))
         .highlight(0, TypePart::Sets))
@@ -136,23 +131,21 @@ impl Primitive for Bitcast {
         let ty = arity(self.name(), operands, 1)?[0];
         let (from, to) = (ty.dtype, self.dtype);
         if from.size() != to.size() {
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!(
-                    "a bitcast needs types of equal width: {from} has {} bytes, {to} has {}",
-                    from.size(),
-                    to.size()
-                ),
+            return Err(fault!(
+                Shape,
+                "a bitcast needs types of equal width: {from} has {} bytes, {to} has {}",
+                from.size(),
+                to.size()
             )
             .help("use an element type of the same width, or convert the values: `.astype(…)`")
             .highlight(0, TypePart::Dtype));
         }
         if from != to && (!from.is_number() || !to.is_number()) {
-            return Err(Fault::new(ErrorKind::Dtype, format!("the bits of {from} are not those of {to}"))
+            return Err(fault!(Dtype, "the bits of {from} are not those of {to}")
                 .help("convert the values: `x.astype(…)`"));
         }
         if from == DType::Bool {
-            return Err(Fault::new(ErrorKind::Dtype, "the bits of a bool cannot be reinterpreted")
+            return Err(fault!(Dtype, "the bits of a bool cannot be reinterpreted")
                 .help("convert the values: `x.astype(U8)`"));
         }
         Ok(vec![(to, ty.shape.clone())])

@@ -18,7 +18,7 @@ pub use unary::Unary;
 
 pub(super) use crate::core::dtype::DTypeClass;
 
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
+use crate::core::diagnostic::{Fault, TypePart};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::program::TypedOperand;
 use crate::ir::program::factors::{Dim, DimMap, Factors};
@@ -31,11 +31,8 @@ impl DTypeClass {
         if self.contains(dtype) {
             return Ok(());
         }
-        let fault = Fault::new(
-            ErrorKind::Dtype,
-            format!("operand {number} is {dtype}, but {} are expected", self.description()),
-        )
-        .highlight(operand, TypePart::Dtype);
+        let fault = fault!(Dtype, "operand {number} is {dtype}, but {} are expected", self.description())
+            .highlight(operand, TypePart::Dtype);
         let bits = [DType::U8, DType::U16, DType::U32, DType::U64];
         let word = bits.into_iter().find(|d| d.size() == dtype.size()).unwrap_or(DType::U32);
         Err(match self {
@@ -65,13 +62,11 @@ pub(super) fn common_dtype(operands: &[TypedOperand], from: usize) -> Result<DTy
             // The help suggests converting to the type that can represent the values of both.
             let wide = |d: DType| (d.is_complex(), d.is_float(), d.is_number(), d.size());
             let (narrow, to) = if wide(other) > wide(first) { (from, other) } else { (k, first) };
-            let fault = Fault::new(
-                ErrorKind::Dtype,
-                format!(
-                    "operand {} is {first}, operand {} is {other}: they must be of one element type",
-                    operands[from].user_index(from),
-                    o.user_index(k),
-                ),
+            let fault = fault!(
+                Dtype,
+                "operand {} is {first}, operand {} is {other}: they must be of one element type",
+                operands[from].user_index(from),
+                o.user_index(k),
             )
             .highlight(from, TypePart::Dtype)
             .highlight(k, TypePart::Dtype);
@@ -105,12 +100,10 @@ pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = (usize, &'a [usize]
             if size != 1 {
                 let (first, held) = shapes[holder];
                 let other = lead + d + held.len() - rank;
-                let fault = Fault::new(
-                    ErrorKind::Shape,
-                    format!(
-                        "dimension {other} of operand {first} has size {size}, dimension {d} of operand {k} size {n}: \
+                let fault = fault!(
+                    Shape,
+                    "dimension {other} of operand {first} has size {size}, dimension {d} of operand {k} size {n}: \
                          sizes that meet must be equal, or one of them 1"
-                    ),
                 );
                 return Err(fault
                     .highlight_dim(first, other)

@@ -39,14 +39,12 @@ fn common_shape(
     for (k, o) in operands.iter().enumerate() {
         if o.ty.shape != *shape && !(o.ty.rank() == 0 && scalar(k)) {
             let or = if scalar(k) { " or a scalar" } else { "" };
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!(
-                    "operand {} has shape {}, and must have that of operand {}, {shape}{or}",
-                    o.user_index(k),
-                    o.ty.shape,
-                    operands[model].user_index(model)
-                ),
+            return Err(fault!(
+                Shape,
+                "operand {} has shape {}, and must have that of operand {}, {shape}{or}",
+                o.user_index(k),
+                o.ty.shape,
+                operands[model].user_index(model)
             )
             .help("`where_` broadcasts its operands to a common shape"));
         }

@@ -5,7 +5,7 @@
 
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, factors, loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, DType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::factors::{Factors, Linearity, Priority};
@@ -169,7 +169,7 @@ impl Primitive for Unary {
         let ty = arity(self.name(), operands, 1)?[0];
         self.row().1.check(operands, 0)?;
         if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_inexact() {
-            return Err(Fault::new(ErrorKind::Dtype, format!("{} has no negative powers", ty.dtype)));
+            return Err(fault!(Dtype, "{} has no negative powers", ty.dtype));
         }
         Ok(vec![(self.result_dtype(ty.dtype), ty.shape.clone())])
     }

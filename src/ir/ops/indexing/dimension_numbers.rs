@@ -113,7 +113,7 @@ impl GatherDims {
         check_integer_indices(std::slice::from_ref(i), 0)?;
         let numbers = &i.ty;
         let Some((vector, rest)) = numbers.shape.split_last() else {
-            return Err(shape_fault(format!("the indices of {name} have no dimension for index vectors"))
+            return Err(fault!(Shape, "the indices of {name} have no dimension for index vectors")
                 .help("add it: `.expand_dims(-1)`"));
         };
         if *vector != self.start_index_map.len() {
@@ -152,7 +152,7 @@ impl GatherDims {
             )));
         }
         if self.offset_dims.windows(2).any(|w| w[0] >= w[1]) {
-            return Err(shape_fault("the window dimensions are not in ascending order"));
+            return Err(fault!(Shape, "the window dimensions are not in ascending order"));
         }
         for (d, b) in &self.batching_dims {
             if x.shape[*d] != rest[*b] {
@@ -167,12 +167,12 @@ impl GatherDims {
         for (d, (n, size)) in x.shape.iter().zip(sizes).enumerate() {
             let one = self.collapsed_dims.contains(&d) || batching.contains(&d);
             if one && *size != 1 {
-                return Err(shape_fault(format!("a window has {size} of dimension {d}, and must have one")));
+                return Err(fault!(Shape, "a window has {size} of dimension {d}, and must have one"));
             }
             if size > n && some && !(self.start_index_map.contains(&d) && self.mode == OutOfBounds::Drop) {
                 let fault = match n {
-                    0 => shape_fault(format!("dimension {d} is empty: no index is in its range")),
-                    _ => shape_fault(format!("a window has {size} of dimension {d}, which has size {n}")),
+                    0 => fault!(Shape, "dimension {d} is empty: no index is in its range"),
+                    _ => fault!(Shape, "a window has {size} of dimension {d}, which has size {n}"),
                 };
                 return Err(fault.highlight_dim(0, d));
             }

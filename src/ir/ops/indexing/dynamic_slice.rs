@@ -71,7 +71,7 @@ fn check_box(
         )));
     }
     if let Some(d) = dims.iter().chain(batch_dims).find(|d| **d >= x.rank()) {
-        return Err(shape_fault(format!("there is no dimension {d} among {}", x.rank())));
+        return Err(fault!(Shape, "there is no dimension {d} among {}", x.rank()));
     }
     if let Some(d) = (0..x.rank()).find(|d| sizes[*d] > x.shape[*d]) {
         let message = format!("{name} takes {} of dimension {d}, which has size {}", sizes[d], x.shape[d]);
@@ -80,10 +80,10 @@ fn check_box(
     // A dimension that is not read in full needs a start index.
     let still = |d: &usize| sizes[*d] != x.shape[*d] && !dims.contains(d);
     if let Some(d) = (0..x.rank()).find(still) {
-        return Err(shape_fault(format!("there is no start index for dimension {d}")).highlight_dim(0, d));
+        return Err(fault!(Shape, "there is no start index for dimension {d}").highlight_dim(0, d));
     }
     if let Some(d) = batch_dims.iter().find(|d| sizes[**d] != x.shape[**d]) {
-        return Err(shape_fault(format!("dimension {d} is a batch dimension, and must be taken in full"))
+        return Err(fault!(Shape, "dimension {d} is a batch dimension, and must be taken in full")
             .highlight_dim(0, *d));
     }
     let of_examples: Vec<usize> = batch_dims.iter().map(|d| x.shape[*d]).collect();

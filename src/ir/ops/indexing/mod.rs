@@ -14,7 +14,7 @@ pub use dynamic_slice::{DynamicSlice, DynamicUpdateSlice};
 pub use gather::{Gather, fill_value};
 pub use scatter::Scatter;
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
+use crate::core::diagnostic::{Fault, Result, TypePart};
 use crate::core::types::{ArrayType, DType, Scalar};
 use crate::ir::ops::creation::Full;
 use crate::ir::program::loop_nest::{Access, DynamicIndex, OutOfBounds, Reducer};
@@ -103,16 +103,14 @@ fn check_rank(name: &str, sizes: usize, x: &ArrayType) -> Result<(), Fault> {
 fn check_integer_indices(operands: &[TypedOperand], first: usize) -> Result<(), Fault> {
     match operands.iter().enumerate().skip(first).find(|(_, o)| !o.ty.dtype.is_integer()) {
         None => Ok(()),
-        Some((k, o)) => {
-            let message = format!(
-                "operand {} is an index, but has type {}: indices must be integers",
-                o.user_index(k),
-                o.ty.dtype
-            );
-            Err(Fault::new(ErrorKind::Dtype, message)
-                .help("convert it: `.astype(I32)`")
-                .highlight(o.user_index(k), TypePart::Dtype))
-        }
+        Some((k, o)) => Err(fault!(
+            Dtype,
+            "operand {} is an index, but has type {}: indices must be integers",
+            o.user_index(k),
+            o.ty.dtype
+        )
+        .help("convert it: `.astype(I32)`")
+        .highlight(o.user_index(k), TypePart::Dtype)),
     }
 }
 
@@ -121,8 +119,7 @@ fn check_update_dtype(x: &ArrayType, u: &ArrayType) -> Result<(), Fault> {
     if x.dtype == u.dtype {
         return Ok(());
     }
-    let message = format!("the update is {}, but the array {}", u.dtype, x.dtype);
-    Err(Fault::new(ErrorKind::Dtype, message)
+    Err(fault!(Dtype, "the update is {}, but the array {}", u.dtype, x.dtype)
         .help(format!("convert the update: `.astype({:?})`", x.dtype))
         .highlight(0, TypePart::Dtype)
         .highlight(1, TypePart::Dtype))

@@ -139,8 +139,7 @@ fn matrix_sizes(ty: &ArrayType) -> [usize; 2] {
 
 /// Returns the error of an operation in a build without the feature `linalg`.
 fn missing_feature(name: &str) -> Fault {
-    let text = format!("{name} needs the feature `linalg` of atmesh, which is off in this build");
-    Fault::new(ErrorKind::Unsupported, text)
+    fault!(Unsupported, "{name} needs the feature `linalg` of atmesh, which is off in this build")
         .help("turn it on in Cargo.toml: `atmesh = { .., features = [\"linalg\"] }`")
 }
 

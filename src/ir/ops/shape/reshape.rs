@@ -3,7 +3,7 @@
 use crate::core::diagnostic::{Fault, Result};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, Scalar, Shape, gcd};
-use crate::ir::ops::dim_check::{format_out_sharding, plain_view, shape_fault};
+use crate::ir::ops::dim_check::{format_out_sharding, plain_view};
 use crate::ir::ops::structural::StructuralOp;
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Source, StridedRange,
@@ -208,7 +208,7 @@ impl StructuralOp for Reshape {
     fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         if x.shape.num_elements() != self.new_sizes.num_elements() {
             let (n, m) = (x.shape.num_elements(), self.new_sizes.num_elements());
-            return Err(shape_fault(format!("{} has {n} elements, but {} has {m}", x.shape, self.new_sizes))
+            return Err(fault!(Shape, "{} has {n} elements, but {} has {m}", x.shape, self.new_sizes)
                 .help("a reshape keeps the number of elements"));
         }
         Ok(self.new_sizes.clone())

@@ -2,7 +2,7 @@
 
 use crate::core::diagnostic::{Fault, Result};
 use crate::core::types::{ArrayType, Shape};
-use crate::ir::ops::dim_check::{check_dims, format_list, plain_view, shape_fault};
+use crate::ir::ops::dim_check::{check_dims, format_list, plain_view};
 use crate::ir::ops::structural::StructuralOp;
 use crate::ir::program::loop_nest::LoopNest;
 use crate::ir::program::{Builder, Dim, Factors, Priority, Value, VmapArgs, shifted_dims};
@@ -31,7 +31,7 @@ impl StructuralOp for Squeeze {
     fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         check_dims("dimension", &self.dimensions, x.rank())?;
         if let Some(&d) = self.dimensions.iter().find(|d| x.shape[**d] != 1) {
-            return Err(shape_fault(format!("dimension {d} has size {}, not 1", x.shape[d]))
+            return Err(fault!(Shape, "dimension {d} has size {}, not 1", x.shape[d])
                 .help("only dimensions of size 1 can be dropped")
                 .highlight_dim(0, d));
         }

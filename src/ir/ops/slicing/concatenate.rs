@@ -1,7 +1,7 @@
 //! The primitives `concatenate` and `update_slice`, whose results combine several operands.
 
 use super::check_length;
-use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
+use crate::core::diagnostic::{Fault, Result, TypePart};
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
 use crate::ir::ops::dim_check::{access_piece, arity, format_list, shape_fault, view};
 use crate::ir::ops::elementwise::common_dtype;
@@ -71,14 +71,11 @@ impl Primitive for Concatenate {
     }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let Some(first) = operands.first().map(|o| &o.ty) else {
-            return Err(shape_fault("there is nothing to concatenate").help("give at least one array"));
+            return Err(fault!(Shape, "there is nothing to concatenate").help("give at least one array"));
         };
         let d = self.dimension;
         if d >= first.rank() {
-            return Err(shape_fault(format!(
-                "dimension {d} is out of range for {} dimensions",
-                first.rank()
-            )));
+            return Err(fault!(Shape, "dimension {d} is out of range for {} dimensions", first.rank()));
         }
         let mut shape = first.shape.clone();
         for (k, o) in operands.iter().enumerate().skip(1) {
@@ -188,8 +185,7 @@ impl Primitive for UpdateSlice {
             )));
         }
         if u.dtype != x.dtype {
-            let message = format!("the update is {}, but the array {}", u.dtype, x.dtype);
-            return Err(Fault::new(ErrorKind::Dtype, message)
+            return Err(fault!(Dtype, "the update is {}, but the array {}", u.dtype, x.dtype)
                 .help(format!("convert the update: `.astype({:?})`", x.dtype))
                 .highlight(0, TypePart::Dtype)
                 .highlight(1, TypePart::Dtype));

@@ -11,7 +11,6 @@ pub use concatenate::{Concatenate, UpdateSlice};
 pub use pad::Pad;
 pub use slice::Slice;
 
-use super::dim_check::shape_fault;
 use crate::core::diagnostic::{Fault, Result};
 use crate::ir::program::{Dim, DimMap, Factors};
 
@@ -34,7 +33,7 @@ fn mapped_factors(from: &[usize], to: &[usize], at: impl Fn(usize) -> (DimMap, D
 /// Returns an error if a parameter does not have one entry for each dimension.
 fn check_length(what: &str, got: usize, rank: usize) -> Result<(), Fault> {
     if got != rank {
-        return Err(shape_fault(format!("{what} has {got} entries, but the operand has {rank} dimensions")));
+        return Err(fault!(Shape, "{what} has {got} entries, but the operand has {rank} dimensions"));
     }
     Ok(())
 }

@@ -64,9 +64,7 @@ impl StructuralOp for Slice {
                 .highlight_dim(0, d));
             }
             if self.strides[d] == 0 {
-                return Err(
-                    shape_fault(format!("the stride of dimension {d} is 0")).help("strides are at least 1")
-                );
+                return Err(fault!(Shape, "the stride of dimension {d} is 0").help("strides are at least 1"));
             }
         }
         Ok((0..x.rank()).map(|d| self.size(d)).collect())

@@ -101,14 +101,14 @@ impl Conv {
         }
         let (windows, n) = (self.windows.len(), self.spatial[0].len());
         if windows != n {
-            return Err(shape_fault(format!("there are {windows} windows for {n} spatial dimensions")));
+            return Err(fault!(Shape, "there are {windows} windows for {n} spatial dimensions"));
         }
         for (k, operand) in operands.iter().enumerate() {
             let dims: Vec<usize> = pairs.iter().flat_map(|p| &p.1[k]).copied().collect();
             for (i, d) in dims.iter().enumerate() {
                 if *d >= operand.ty.rank() {
                     let rank = operand.ty.rank();
-                    return Err(shape_fault(format!("operand {k} has no dimension {d}: its rank is {rank}")));
+                    return Err(fault!(Shape, "operand {k} has no dimension {d}: its rank is {rank}"));
                 }
                 if dims[..i].contains(d) {
                     let m = format!("{} is named twice", operand.describe_dim(k, *d));
@@ -137,7 +137,7 @@ impl Conv {
         small_sort::sort(&mut order);
         if !order.into_iter().eq(0..rank) {
             let order = format_list(&self.output_order);
-            return Err(shape_fault(format!("{order} is no order of the result's {rank} dimensions")));
+            return Err(fault!(Shape, "{order} is no order of the result's {rank} dimensions"));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::{Window, needs_step_loop, transposed_window, windowed_access};
 use crate::core::diagnostic::{ErrorKind, Fault, Result};
 use crate::core::sharding::Spec;
 use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault};
+use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
@@ -51,14 +51,12 @@ impl Windows {
     fn result_shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         for (what, n) in [("sizes", self.sizes.len()), ("windows", self.dims.len())] {
             if n != x.rank() {
-                let message = format!("there are {n} {what} of windows for {} dimensions", x.rank());
-                return Err(
-                    shape_fault(message).help("give one for each dimension: 1 where a window is one element")
-                );
+                return Err(fault!(Shape, "there are {n} {what} of windows for {} dimensions", x.rank())
+                    .help("give one for each dimension: 1 where a window is one element"));
             }
         }
         if let Some(d) = self.sizes.iter().position(|n| *n == 0) {
-            return Err(shape_fault(format!("a window has size 0 along dimension {d}"))
+            return Err(fault!(Shape, "a window has size 0 along dimension {d}")
                 .help("windows have 1 element and more")
                 .highlight_dim(0, d));
         }
@@ -426,7 +424,7 @@ fn check_shape(want: &Shape, got: &Shape, k: usize) -> Result<(), Fault> {
     if want == got {
         return Ok(());
     }
-    Err(shape_fault(format!("operand {k} has shape {got}, and there are windows of {want}")))
+    Err(fault!(Shape, "operand {k} has shape {got}, and there are windows of {want}"))
 }
 
 #[cfg(test)]

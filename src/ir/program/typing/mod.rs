@@ -15,7 +15,7 @@ pub use cotangent::{cotangent_type, not_linear_error};
 
 use super::factors::{Factors, Linearity, Priority};
 use super::{Primitive, TypedOperand, verify};
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
+use crate::core::diagnostic::{Fault, TypePart};
 use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::core::sharding::{Spec, check_divides, check_spec, check_unreduced_dtype, for_result};
 use crate::core::types::{ArrayType, DType, Shape};
@@ -165,11 +165,9 @@ pub fn check_out_sharding(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Sp
 }
 
 fn no_mesh(spec: Spec) -> Fault {
-    Fault::new(
-        ErrorKind::Mesh,
-        format!(
-            "the result is asked to be sharded as {spec}, but no operand is on a mesh that has these axes"
-        ),
+    fault!(
+        Mesh,
+        "the result is asked to be sharded as {spec}, but no operand is on a mesh that has these axes"
     )
     .help("put an operand on the mesh first: `x.put(&mesh, p![…])`")
 }
@@ -189,11 +187,10 @@ pub fn common_mesh(operands: &[TypedOperand], requested: Option<&Mesh>) -> Resul
         }
     }
     match (found, requested) {
-        (Some((mesh, k)), Some(asked)) if mesh != asked => Err(Fault::new(
-            ErrorKind::Mesh,
-            format!("operand {k} is on {mesh}, but the result is asked to be on {asked}"),
-        )
-        .help("name the operands' mesh, or move the result: `.put(&mesh, p![…])`")),
+        (Some((mesh, k)), Some(asked)) if mesh != asked => {
+            Err(fault!(Mesh, "operand {k} is on {mesh}, but the result is asked to be on {asked}")
+                .help("name the operands' mesh, or move the result: `.put(&mesh, p![…])`"))
+        }
         (found, asked) => Ok(found.map(|f| f.0).or(asked).cloned()),
     }
 }
@@ -201,11 +198,9 @@ pub fn common_mesh(operands: &[TypedOperand], requested: Option<&Mesh>) -> Resul
 fn mesh_mismatch((j, first): (usize, &Mesh), (k, other): (usize, &Mesh)) -> Fault {
     let (one, two) = (first.to_string(), other.to_string());
     let differ = if one == two { ", over other devices or in another order" } else { "" };
-    Fault::new(
-        ErrorKind::Mesh,
-        format!(
-            "operand {j} is on {one}, operand {k} on {two}{differ}: the operands of an operation must be on one mesh"
-        ),
+    fault!(
+        Mesh,
+        "operand {j} is on {one}, operand {k} on {two}{differ}: the operands of an operation must be on one mesh"
     )
 }
 
@@ -240,13 +235,11 @@ pub fn unify_varying<'a>(
             } else {
                 ("reduced", format!("cast it first: `x.pcast({:?}, PcastTo::Varying)`", axis.name()))
             };
-            return Err(Fault::new(
-                ErrorKind::Sharding,
-                format!(
-                    "operand {}, {}, is {state} over {axis}, over which another operand varies",
-                    o.user_index(k),
-                    o.user_type()
-                ),
+            return Err(fault!(
+                Sharding,
+                "operand {}, {}, is {state} over {axis}, over which another operand varies",
+                o.user_index(k),
+                o.user_type()
             )
             .help(help)
             .highlight(k, TypePart::Sets));

@@ -46,9 +46,8 @@ pub(crate) fn equation_error(p: &Program, e: &Equation, wrong: impl std::fmt::Di
     let (name, fault) = match &e.op {
         Op::Prim(prim) => (prim.name(), inconsistent_rules(prim.as_ref(), wrong)),
         Op::Control(c) => {
-            let message = format!("the rules of {} contradict one another: {wrong}", c.name());
             let help = "fix the primitive whose rule built this operation";
-            (c.name(), Fault::new(ErrorKind::User, message).help(help))
+            (c.name(), fault!(User, "the rules of {} contradict one another: {wrong}", c.name()).help(help))
         }
     };
     let operands = e.inputs.iter().filter_map(|i| match i {
@@ -62,7 +61,7 @@ pub(crate) fn equation_error(p: &Program, e: &Equation, wrong: impl std::fmt::Di
 /// Returns an error if an equation reads an undefined variable, binds a variable of another type,
 /// or contains a nested program that does not fit its values.
 pub(crate) fn check(p: &Program) -> Checked<()> {
-    let fault = |wrong: String| Error::from(Fault::new(ErrorKind::User, format!("invalid program: {wrong}")));
+    let fault = |wrong: String| Error::from(fault!(User, "invalid program: {wrong}"));
     let mut made = vec![false; p.vars.len()];
     for v in &p.inputs {
         let new = made.get_mut(v.index()).is_some_and(|made| !std::mem::replace(made, true));
