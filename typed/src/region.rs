@@ -151,10 +151,7 @@ pub trait Leading<R>: Shard {
     /// The axes of both.
     type Joined: Shard;
 }
-impl<R: Shard> Leading<R> for Unsharded {
-    const SEAL: Seal = Seal;
-    type Joined = R;
-}
+rules! { Joined: sealed [R: Shard] Unsharded: Leading<R> = R; }
 macro_rules! leading { ($([$($a:ident)+] $first:ty, $rest:ty => $joined:ty;)*) => { $(
     impl<$($a: MeshAxis),+> Leading<$rest> for $first {
         const SEAL: Seal = Seal;

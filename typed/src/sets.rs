@@ -158,21 +158,12 @@ pub trait AddTo<V>: SealedOrDeclared {
     type Out: Sets;
 }
 type AddAxisOf<V, A> = <A as AddAxis<V>>::Out;
-impl<V: Sets> AddTo<V> for Unsharded {
-    const SEAL: Seal = Seal;
-    type Out = V;
-}
-impl<V, A: AddAxis<V>> AddTo<V> for A {
-    const SEAL: Seal = Seal;
-    type Out = AddAxisOf<V, A>;
-}
-impl<V, A: AddAxis<V>> AddTo<V> for (A,) {
-    const SEAL: Seal = Seal;
-    type Out = AddAxisOf<V, A>;
-}
-impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>> AddTo<V> for (A, B) {
-    const SEAL: Seal = Seal;
-    type Out = AddAxisOf<AddAxisOf<V, A>, B>;
+rules! { Out:
+    sealed [V: Sets] Unsharded: AddTo<V> = V;
+    sealed [V, A: AddAxis<V>] A: AddTo<V> = AddAxisOf<V, A>;
+    sealed [V, A: AddAxis<V>] (A,): AddTo<V> = AddAxisOf<V, A>;
+    sealed [V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>] (A, B): AddTo<V>
+        = AddAxisOf<AddAxisOf<V, A>, B>;
 }
 impl<V, A: AddAxis<V>, B: AddAxis<AddAxisOf<V, A>>, C: AddAxis<AddAxisOf<AddAxisOf<V, A>, B>>> AddTo<V>
     for (A, B, C)
@@ -206,17 +197,10 @@ pub trait UnreduceIn<V>: SealedOrDeclared {
     /// The set with the axes unreduced.
     type Out: Sets;
 }
-impl<V: Sets> UnreduceIn<V> for Unsharded {
-    const SEAL: Seal = Seal;
-    type Out = V;
-}
-impl<V, A: MeshAxis + Mark<V>> UnreduceIn<V> for A {
-    const SEAL: Seal = Seal;
-    type Out = A::Unreduced;
-}
-impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>> UnreduceIn<V> for (A, B) {
-    const SEAL: Seal = Seal;
-    type Out = B::Unreduced;
+rules! { Out:
+    sealed [V: Sets] Unsharded: UnreduceIn<V> = V;
+    sealed [V, A: MeshAxis + Mark<V>] A: UnreduceIn<V> = A::Unreduced;
+    sealed [V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>] (A, B): UnreduceIn<V> = B::Unreduced;
 }
 impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> UnreduceIn<V> for (A, B, C) {
     const SEAL: Seal = Seal;
@@ -330,10 +314,7 @@ macro_rules! reduced { ($($t:ident)*) => { $(
     impl<A: MeshAxis> $t<ReducedSum<A>> for ReducedSum<A> { const SEAL: Seal = Seal; type Out = ReducedSum<A>; }
 )* } }
 reduced!(JoinSlot AddSlot MulSlot ProductSlot);
-impl<A: MeshAxis> AddSlot<UnreducedSum<A>> for UnreducedSum<A> {
-    const SEAL: Seal = Seal;
-    type Out = UnreducedSum<A>;
-}
+rules! { Out: sealed [A: MeshAxis] UnreducedSum<A>: AddSlot<UnreducedSum<A>> = UnreducedSum<A>; }
 macro_rules! factor { ($($t:ident)*) => { $(
     impl<A: MeshAxis> $t<ReducedSum<A>> for UnreducedSum<A> { const SEAL: Seal = Seal; type Out = UnreducedSum<A>; }
     impl<A: MeshAxis> $t<UnreducedSum<A>> for ReducedSum<A> { const SEAL: Seal = Seal; type Out = UnreducedSum<A>; }
@@ -375,11 +356,9 @@ outside!(JoinRhs AddRhs MulRhs);
 impl<V: OnlyReduced, W: OnlyReduced> ProductRhs<GlobalSets<V>> for GlobalSets<W> {
     type Out = ();
 }
-impl<V: OnlyReduced> ProductRhs<GlobalSets<V>> for () {
-    type Out = ();
-}
-impl<W: OnlyReduced> ProductRhs<()> for GlobalSets<W> {
-    type Out = ();
+rules! { Out:
+    [V: OnlyReduced] (): ProductRhs<GlobalSets<V>> = ();
+    [W: OnlyReduced] GlobalSets<W>: ProductRhs<()> = ();
 }
 
 /// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.

@@ -22,12 +22,9 @@ pub trait MergeSplits<D2>: Sealed {
 impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
     type Out = TDim<Z, S>;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Split> MergeSplits<TDim<Z>> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-impl<Z: Size, S: Shard> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
+rules! { Out:
+    hidden [Z: Size, S: Split] TDim<Z, S>: MergeSplits<TDim<Z>> = TDim<Z, S>;
+    [Z: Size, S: Shard] TDim<Z, S>: MergeSplits<TDim<Z, S>> = TDim<Z, S>;
 }
 
 /// A pair of dims of the operands, and the dim of the result.
@@ -48,17 +45,10 @@ where
 {
     type Out = <TDim<Z, S1> as MergeSplits<TDim<Z, S2>>>::Out;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> ZipDim<Stretch> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> ZipDim<TDim<Z, S>> for Stretch {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl ZipDim<Stretch> for Stretch {
-    type Out = Stretch;
+rules! { Out:
+    hidden [Z: Size, S: Shard] TDim<Z, S>: ZipDim<Stretch> = TDim<Z, S>;
+    hidden [Z: Size, S: Shard] Stretch: ZipDim<TDim<Z, S>> = TDim<Z, S>;
+    hidden [] Stretch: ZipDim<Stretch> = Stretch;
 }
 
 /// The shape of the right operand of an elementwise operation, for a left operand of shape `L`.

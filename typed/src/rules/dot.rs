@@ -60,16 +60,10 @@ pub trait ContractTo<D2>: Sealed {
     /// The sharded sides: [`OneSide`] or [`BothSides`].
     type Parts;
 }
-#[diagnostic::do_not_recommend]
-impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z> {
-    type Parts = OneSide;
-}
-#[diagnostic::do_not_recommend]
-impl<Z, S: Split> ContractTo<TDim<Z>> for TDim<Z, S> {
-    type Parts = OneSide;
-}
-impl<Z, S: Shard> ContractTo<TDim<Z, S>> for TDim<Z, S> {
-    type Parts = S::Parts;
+rules! { Parts:
+    hidden [Z, S: Split] TDim<Z>: ContractTo<TDim<Z, S>> = OneSide;
+    hidden [Z, S: Split] TDim<Z, S>: ContractTo<TDim<Z>> = OneSide;
+    [Z, S: Shard] TDim<Z, S>: ContractTo<TDim<Z, S>> = S::Parts;
 }
 /// The marker of a pair of dims of which at most one is sharded.
 pub struct OneSide;
@@ -95,20 +89,11 @@ pub trait LeadingDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S: Shard> LeadingDim<TDim<Z, S>> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> LeadingDim<Stretch> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> LeadingDim<TDim<Z, S>> for Stretch {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl LeadingDim<Stretch> for Stretch {
-    type Out = Stretch;
+rules! { Out:
+    [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
+    hidden [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<Stretch> = TDim<Z, S>;
+    hidden [Z: Size, S: Shard] Stretch: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
+    hidden [] Stretch: LeadingDim<Stretch> = Stretch;
 }
 
 /// The shape of the right operand of `matmul`, for a left operand of shape `L`.

@@ -24,11 +24,9 @@ pub trait Pick<L, R>: Sealed {
     /// The dim.
     type Dim: DimType;
 }
-impl<L: DimAccess<D<I>>, R, const I: usize> Pick<L, R> for LeftDim<I> {
-    type Dim = L::Dim;
-}
-impl<L, R: DimAccess<D<I>>, const I: usize> Pick<L, R> for RightDim<I> {
-    type Dim = R::Dim;
+rules! { Dim:
+    [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: Pick<L, R> = L::Dim;
+    [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: Pick<L, R> = R::Dim;
 }
 impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pick<L, R> for PairedDim<I, J>
 where
@@ -48,11 +46,9 @@ pub trait PickTo<L, R>: Sealed {
     /// The dim, in any sharding.
     type Dim: DimType;
 }
-impl<L: DimAccess<D<I>>, R, const I: usize> PickTo<L, R> for LeftDim<I> {
-    type Dim = L::Dim;
-}
-impl<L, R: DimAccess<D<I>>, const I: usize> PickTo<L, R> for RightDim<I> {
-    type Dim = R::Dim;
+rules! { Dim:
+    [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: PickTo<L, R> = L::Dim;
+    [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: PickTo<L, R> = R::Dim;
 }
 impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> PickTo<L, R> for PairedDim<I, J>
 where
@@ -126,9 +122,8 @@ pub trait EinsumRhs<L, O, C> {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<L, R, O: Outs<L, R>, C: ContractedPairs<L, R>> EinsumRhs<L, O, C> for R {
-    const SEAL: Seal = Seal;
-    type Out = O::Out;
+rules! { Out:
+    sealed [L, R, O: Outs<L, R>, C: ContractedPairs<L, R>] R: EinsumRhs<L, O, C> = O::Out;
 }
 /// The rule of [`EinsumRhs`] with a result sharding `P`.
 #[diagnostic::on_unimplemented(
@@ -159,10 +154,8 @@ pub trait PartialDim<D2, V>: Sealed {
     /// The set with the axes unreduced.
     type Out: Sets;
 }
-#[diagnostic::do_not_recommend]
-impl<Z, S: UnreduceIn<V>, V> PartialDim<TDim<Z, S>, V> for TDim<Z, S> {
-    const SEAL: Seal = Seal;
-    type Out = S::Out;
+rules! { Out:
+    hidden sealed [Z, S: UnreduceIn<V>, V] TDim<Z, S>: PartialDim<TDim<Z, S>, V> = S::Out;
 }
 /// One pair of contracted dims of a product that is left unreduced.
 pub trait PartialPair<L, R, V>: Sealed {
@@ -181,14 +174,11 @@ pub trait PartialPairs<L, R, V>: Sealed {
     /// The set `V` with the axes of all pairs unreduced.
     type Out: Sets;
 }
-impl<L, R, V: Sets> PartialPairs<L, R, V> for () {
-    type Out = V;
-}
-impl<L, R, V, A: PartialPair<L, R, V>> PartialPairs<L, R, V> for (A,) {
-    type Out = A::Out;
-}
-impl<L, R, V, A: PartialPair<L, R, V>, B: PartialPair<L, R, A::Out>> PartialPairs<L, R, V> for (A, B) {
-    type Out = B::Out;
+rules! { Out:
+    [L, R, V: Sets] (): PartialPairs<L, R, V> = V;
+    [L, R, V, A: PartialPair<L, R, V>] (A,): PartialPairs<L, R, V> = A::Out;
+    [L, R, V, A: PartialPair<L, R, V>, B: PartialPair<L, R, A::Out>] (A, B): PartialPairs<L, R, V>
+        = B::Out;
 }
 impl<L, R, V, A: PartialPair<L, R, V>, B: PartialPair<L, R, A::Out>, C: PartialPair<L, R, B::Out>>
     PartialPairs<L, R, V> for (A, B, C)

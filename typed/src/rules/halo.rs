@@ -16,11 +16,7 @@ pub trait HaloDim<K>: DimType {
     /// The dim with its rim.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: Size, K: KnownSize> HaloDim<K> for TDim<Z> {
-    const SEAL: Seal = Seal;
-    type Out = TDim<WithRim<Z, K>>;
-}
+rules! { Out: hidden sealed [Z: Size, K: KnownSize] TDim<Z>: HaloDim<K> = TDim<WithRim<Z, K>>; }
 
 /// A dim with a rim.
 #[diagnostic::on_unimplemented(

@@ -27,9 +27,7 @@ pub trait ConcatSets: Sealed {
     /// The sets of the result.
     type Out: Sets;
 }
-impl<V, W: AddRhs<V>> ConcatSets for (V, W) {
-    type Out = W::Out;
-}
+rules! { Out: [V, W: AddRhs<V>] (V, W): ConcatSets = W::Out; }
 /// A dim that can be split into pieces of the sizes `P`, a tuple. Each keeps the sharding.
 #[diagnostic::on_unimplemented(
     message = "a dim `{Self}` cannot be split into pieces of `{P}`",

@@ -87,9 +87,7 @@ macro_rules! matrices { ($([$($l:ident)*])*) => { $(
     }
 )* } }
 matrices!([] [A1] [A1 A2] [A1 A2 A3] [A1 A2 A3 A4]);
-impl<R: Size, C: Size> SolveRhs<(TDim<R>, TDim<C>)> for (TDim<R>,) {
-    type Out = (TDim<C>,);
-}
+rules! { Out: [R: Size, C: Size] (TDim<R>,): SolveRhs<(TDim<R>, TDim<C>)> = (TDim<C>,); }
 
 /// A size whose minimum with `B` is known at compile time.
 #[diagnostic::on_unimplemented(

@@ -27,10 +27,7 @@ where
     const SEAL: Seal = Seal;
     type Out = TDim<Z::Out, A>;
 }
-impl<K: Size> RepeatDim<K> for Stretch {
-    const SEAL: Seal = Seal;
-    type Out = TDim<K>;
-}
+rules! { Out: sealed [K: Size] Stretch: RepeatDim<K> = TDim<K>; }
 
 /// An unsharded dim of which `K`-th differences can be taken.
 #[diagnostic::on_unimplemented(
@@ -63,19 +60,12 @@ pub trait Raveled: Shape {
     /// The number of elements.
     type Elements: Size;
 }
-impl Raveled for () {
-    type Elements = Num<1>;
-}
-impl<A: Size> Raveled for (TDim<A>,) {
-    type Elements = A;
-}
-#[diagnostic::do_not_recommend]
-impl<A: MulSize<B>, B: Size> Raveled for (TDim<A>, TDim<B>) {
-    type Elements = A::Out;
-}
-#[diagnostic::do_not_recommend]
-impl<A: MulSize<B, Out: MulSize<C>>, B: Size, C: Size> Raveled for (TDim<A>, TDim<B>, TDim<C>) {
-    type Elements = <A::Out as MulSize<C>>::Out;
+rules! { Elements:
+    [] (): Raveled = Num<1>;
+    [A: Size] (TDim<A>,): Raveled = A;
+    hidden [A: MulSize<B>, B: Size] (TDim<A>, TDim<B>): Raveled = A::Out;
+    hidden [A: MulSize<B, Out: MulSize<C>>, B: Size, C: Size] (TDim<A>, TDim<B>, TDim<C>): Raveled
+        = <A::Out as MulSize<C>>::Out;
 }
 #[diagnostic::do_not_recommend]
 impl<A: MulSize<B, Out: MulSize<C, Out: MulSize<E>>>, B: Size, C: Size, E: Size> Raveled
@@ -111,9 +101,7 @@ pub trait UnshardedVector: Shape {
     /// The number of elements.
     type Elements: Size;
 }
-impl<Z: Size> UnshardedVector for (TDim<Z>,) {
-    type Elements = Z;
-}
+rules! { Elements: [Z: Size] (TDim<Z>,): UnshardedVector = Z; }
 /// The number of bounds of `Self` intervals: one more.
 #[diagnostic::on_unimplemented(
     message = "the number of bounds of `{Self}` bins is not known when compiling",
@@ -123,10 +111,7 @@ pub trait BinCount: Size {
     /// The number of bounds.
     type Bounds: Size;
 }
-#[diagnostic::do_not_recommend]
-impl<K: AddSize<Num<1>>> BinCount for K {
-    type Bounds = K::Out;
-}
+rules! { Bounds: hidden [K: AddSize<Num<1>>] K: BinCount = K::Out; }
 
 /// A vector, whose matrix with this diagonal `diag` builds, or a square matrix.
 #[diagnostic::on_unimplemented(
@@ -137,11 +122,9 @@ pub trait DiagShape: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<Z: Size, A: Shard> DiagShape for (TDim<Z, A>,) {
-    type Out = (TDim<Z>, TDim<Z, A>);
-}
-impl<Z: Size, A: Shard, B: Shard> DiagShape for (TDim<Z, A>, TDim<Z, B>) {
-    type Out = (TDim<Z, B>,);
+rules! { Out:
+    [Z: Size, A: Shard] (TDim<Z, A>,): DiagShape = (TDim<Z>, TDim<Z, A>);
+    [Z: Size, A: Shard, B: Shard] (TDim<Z, A>, TDim<Z, B>): DiagShape = (TDim<Z, B>,);
 }
 
 /// A matrix of observations, or one vector of them: rows are variables.
@@ -154,11 +137,9 @@ pub trait Observations: Shape {
     /// The shape of the result: [variables, variables].
     type Out: Shape;
 }
-impl<Z: Size> Observations for (TDim<Z>,) {
-    type Out = ();
-}
-impl<M: Size, Z: Size> Observations for (TDim<M>, TDim<Z>) {
-    type Out = (TDim<M>, TDim<M>);
+rules! { Out:
+    [Z: Size] (TDim<Z>,): Observations = ();
+    [M: Size, Z: Size] (TDim<M>, TDim<Z>): Observations = (TDim<M>, TDim<M>);
 }
 
 /// The shape of the right operand of `outer`: both are vectors.
@@ -205,11 +186,8 @@ pub trait KronRhs<L>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-#[diagnostic::do_not_recommend]
-impl<A: RepeatDim<K>, K: Size> KronRhs<(A,)> for (TDim<K>,) {
-    type Out = (A::Out,);
-}
-#[diagnostic::do_not_recommend]
-impl<A: RepeatDim<K>, K: Size, B: RepeatDim<J>, J: Size> KronRhs<(A, B)> for (TDim<K>, TDim<J>) {
-    type Out = (A::Out, B::Out);
+rules! { Out:
+    hidden [A: RepeatDim<K>, K: Size] (TDim<K>,): KronRhs<(A,)> = (A::Out,);
+    hidden [A: RepeatDim<K>, K: Size, B: RepeatDim<J>, J: Size] (TDim<K>, TDim<J>): KronRhs<(A, B)>
+        = (A::Out, B::Out);
 }

@@ -43,24 +43,11 @@ pub trait RespecDim<S>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for TDim<Z, S1> {
-    const SEAL: Seal = Seal;
-    type Out = TDim<Z, S2>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S1: Shard> RespecDim<KeptSharding> for TDim<Z, S1> {
-    const SEAL: Seal = Seal;
-    type Out = TDim<Z, S1>;
-}
-#[diagnostic::do_not_recommend]
-impl RespecDim<Unsharded> for Stretch {
-    const SEAL: Seal = Seal;
-    type Out = Stretch;
-}
-#[diagnostic::do_not_recommend]
-impl RespecDim<KeptSharding> for Stretch {
-    const SEAL: Seal = Seal;
-    type Out = Stretch;
+rules! { Out:
+    sealed [Z: SplitsOver<S2>, S1, S2: Shard] TDim<Z, S1>: RespecDim<S2> = TDim<Z, S2>;
+    hidden sealed [Z: Size, S1: Shard] TDim<Z, S1>: RespecDim<KeptSharding> = TDim<Z, S1>;
+    hidden sealed [] Stretch: RespecDim<Unsharded> = Stretch;
+    hidden sealed [] Stretch: RespecDim<KeptSharding> = Stretch;
 }
 
 /// A spec for arrays of shape `S`: one entry for each dim.
@@ -87,11 +74,9 @@ respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7 A8 S8);
-impl<S, A, P: Spec<S>> Spec<S> for LeftUnreduced<P, A> {
-    type Out = P::Out;
-}
-impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
-    type Out = P::Out;
+rules! { Out:
+    [S, A, P: Spec<S>] LeftUnreduced<P, A>: Spec<S> = P::Out;
+    [S, A, P: Spec<S>] MarkedReduced<P, A>: Spec<S> = P::Out;
 }
 
 /// A shape, or a dim, that is not sharded over the axes `A`.

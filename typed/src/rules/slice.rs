@@ -143,13 +143,9 @@ pub trait TileDim<K>: UnshardedDim {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: MulSize<K>, K> TileDim<K> for TDim<Z> {
-    const SEAL: Seal = Seal;
-    type Out = TDim<Z::Out>;
-}
-impl<K: Size> TileDim<K> for Stretch {
-    const SEAL: Seal = Seal;
-    type Out = TDim<K>;
+rules! { Out:
+    sealed [Z: MulSize<K>, K] TDim<Z>: TileDim<K> = TDim<Z::Out>;
+    sealed [K: Size] Stretch: TileDim<K> = TDim<K>;
 }
 /// A dim of at least `K` elements, of which the `K` largest can be taken.
 #[diagnostic::on_unimplemented(

@@ -114,10 +114,7 @@ pub trait AlignSplits<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<D: MergeSplits<D2>, D2> AlignSplits<D2> for D {
-    type Out = D::Out;
-}
+rules! { Out: hidden [D: MergeSplits<D2>, D2] D: AlignSplits<D2> = D::Out; }
 /// A pair of dims, of the array and the indices of `take_along_axis`.
 #[diagnostic::on_unimplemented(
     message = "take_along_axis: dim `{Self}` of the array and dim `{D2}` of the indices do not go together",
@@ -134,21 +131,15 @@ where
 {
     type Out = <TDim<Z, S1> as AlignSplits<TDim<Z, S2>>>::Out;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> AlignDim<Stretch> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
+rules! { Out: hidden [Z: Size, S: Shard] TDim<Z, S>: AlignDim<Stretch> = TDim<Z, S>; }
 // the dim of size 1 is read at index 0, so the indices are unsharded there
 #[diagnostic::do_not_recommend]
 impl<Z: Size> AlignDim<TDim<Z>> for Stretch {
     type Out = TDim<Z>;
 }
-#[diagnostic::do_not_recommend]
-impl AlignDim<Stretch> for Stretch {
-    type Out = Stretch;
-}
-impl<A: LookupDim, Q: IndexDim> AlignDim<Q> for AlongDim<A> {
-    type Out = Q;
+rules! { Out:
+    hidden [] Stretch: AlignDim<Stretch> = Stretch;
+    [A: LookupDim, Q: IndexDim] AlongDim<A>: AlignDim<Q> = Q;
 }
 /// A pair of dims of `take_along_axis` with a stated result sharding.
 #[diagnostic::on_unimplemented(
@@ -161,24 +152,12 @@ pub trait AlignDimTo<D2>: Sealed {
     /// dim that of the indices.
     type Out: DimType;
 }
-impl<Z: Size, S1: Shard, S2: Shard> AlignDimTo<TDim<Z, S2>> for TDim<Z, S1> {
-    type Out = TDim<Z, S1>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> AlignDimTo<Stretch> for TDim<Z, S> {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> AlignDimTo<TDim<Z, S>> for Stretch {
-    type Out = TDim<Z, S>;
-}
-#[diagnostic::do_not_recommend]
-impl AlignDimTo<Stretch> for Stretch {
-    type Out = Stretch;
-}
-#[diagnostic::do_not_recommend]
-impl<A: DimType, Q: DimType> AlignDimTo<Q> for AlongDim<A> {
-    type Out = Q;
+rules! { Out:
+    [Z: Size, S1: Shard, S2: Shard] TDim<Z, S1>: AlignDimTo<TDim<Z, S2>> = TDim<Z, S1>;
+    hidden [Z: Size, S: Shard] TDim<Z, S>: AlignDimTo<Stretch> = TDim<Z, S>;
+    hidden [Z: Size, S: Shard] Stretch: AlignDimTo<TDim<Z, S>> = TDim<Z, S>;
+    hidden [] Stretch: AlignDimTo<Stretch> = Stretch;
+    hidden [A: DimType, Q: DimType] AlongDim<A>: AlignDimTo<Q> = Q;
 }
 /// The shape of the indices of `take_along_axis` into a shape `S` along dim `I`.
 #[diagnostic::on_unimplemented(

@@ -85,13 +85,9 @@ pub trait Touches<Z>: Size {
     /// The number of positions.
     type Positions: Size;
 }
-impl<Z: Size> FitsInto<Z> for Num<1> {
-    const SEAL: Seal = Seal;
-    type Positions = Z;
-}
-impl<Z: Size> Touches<Z> for Num<1> {
-    const SEAL: Seal = Seal;
-    type Positions = Z;
+rules! { Positions:
+    sealed [Z: Size] Num<1>: FitsInto<Z> = Z;
+    sealed [Z: Size] Num<1>: Touches<Z> = Z;
 }
 macro_rules! window_sizes { ($($k:literal $less:literal)*) => { $(
     #[diagnostic::do_not_recommend]
@@ -120,10 +116,7 @@ pub trait StrideOver<Z>: Size {
     /// The number of windows: `Z` / `Self`, rounded up.
     type Count: Size;
 }
-impl<Z: Size> StrideOver<Z> for Num<1> {
-    const SEAL: Seal = Seal;
-    type Count = Z;
-}
+rules! { Count: sealed [Z: Size] Num<1>: StrideOver<Z> = Z; }
 macro_rules! strides { ($($s:literal $less:literal [$($p:literal)*];)*) => { $(
     #[diagnostic::do_not_recommend]
     impl<Z: AddSize<Num<$less>>> StrideOver<Z> for Num<$s>

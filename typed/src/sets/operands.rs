@@ -98,28 +98,20 @@ pub trait PositionSets: Sets {
     /// The sets of the positions.
     type Out: Sets;
 }
-impl PositionSets for () {
-    type Out = ();
-}
-impl<V: Sets> PositionSets for GlobalSets<V> {
-    type Out = ();
+rules! { Out:
+    [] (): PositionSets = ();
+    [V: Sets] GlobalSets<V>: PositionSets = ();
 }
 /// The rule of [`PositionSets`] for one slot.
 pub trait PositionSlot: AxisSlot {
     /// The slot of the positions.
     type Out: AxisSlot;
 }
-impl PositionSlot for Invariant {
-    type Out = Invariant;
-}
-impl<A: MeshAxis> PositionSlot for A {
-    type Out = A;
-}
-impl<A: MeshAxis> PositionSlot for ReducedSum<A> {
-    type Out = Invariant;
-}
-impl<A: MeshAxis> PositionSlot for UnreducedSum<A> {
-    type Out = Invariant;
+rules! { Out:
+    [] Invariant: PositionSlot = Invariant;
+    [A: MeshAxis] A: PositionSlot = A;
+    [A: MeshAxis] ReducedSum<A>: PositionSlot = Invariant;
+    [A: MeshAxis] UnreducedSum<A>: PositionSlot = Invariant;
 }
 /// Requires slots that are all reduced or empty.
 pub trait OnlyReduced: Sets {}
@@ -149,23 +141,13 @@ pub trait DualSlot: AxisSlot {
     /// The slot of the cotangent.
     type Cotangent: AxisSlot;
 }
-impl DualSlot for Invariant {
-    type Cotangent = Invariant;
-}
-impl<A: MeshAxis> DualSlot for A {
-    type Cotangent = A;
-}
-impl<A: MeshAxis> DualSlot for UnreducedSum<A> {
-    type Cotangent = ReducedSum<A>;
-}
-impl<A: MeshAxis> DualSlot for ReducedSum<A> {
-    type Cotangent = UnreducedSum<A>;
-}
-impl Dual for () {
-    type Cotangent = ();
-}
-impl<S: Dual> Dual for GlobalSets<S> {
-    type Cotangent = GlobalSets<S::Cotangent>;
+rules! { Cotangent:
+    [] Invariant: DualSlot = Invariant;
+    [A: MeshAxis] A: DualSlot = A;
+    [A: MeshAxis] UnreducedSum<A>: DualSlot = ReducedSum<A>;
+    [A: MeshAxis] ReducedSum<A>: DualSlot = UnreducedSum<A>;
+    [] (): Dual = ();
+    [S: Dual] GlobalSets<S>: Dual = GlobalSets<S::Cotangent>;
 }
 
 macro_rules! empty {

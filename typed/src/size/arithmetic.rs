@@ -186,9 +186,7 @@ impl<Z> PiecesOf<Z> for Z {}
 /// Sizes whose sum is `Z`: `(N![2], N![3], N![4])` for `N![9]`.
 pub trait SizesAddTo<Z> {}
 impl<Z, P: SizeSum<Out: PiecesOf<Z>>> SizesAddTo<Z> for P {}
-impl<A: AddSize<B>, B> SizeSum for (A, B) {
-    type Out = A::Out;
-}
+rules! { Out: [A: AddSize<B>, B] (A, B): SizeSum = A::Out; }
 macro_rules! sums { ($($($piece:ident)+;)*) => { $(
     impl<$($piece,)+ Z> SizeSum for ($($piece,)+ Z)
     where

@@ -21,18 +21,12 @@ pub trait BinaryDigits: Sealed {
     /// The digits.
     type Digits: DigitList;
 }
-impl BinaryDigits for UTerm {
-    type Digits = NoDigits;
+rules! { Digits:
+    [] UTerm: BinaryDigits = NoDigits;
+    [U: BinaryDigits] UInt<U, B0>: BinaryDigits = <U::Digits as DigitList>::Times2Carry0;
+    [U: BinaryDigits] UInt<U, B1>: BinaryDigits = <U::Digits as DigitList>::Times2Carry1;
 }
-impl<U: BinaryDigits> BinaryDigits for UInt<U, B0> {
-    type Digits = <U::Digits as DigitList>::Times2Carry0;
-}
-impl<U: BinaryDigits> BinaryDigits for UInt<U, B1> {
-    type Digits = <U::Digits as DigitList>::Times2Carry1;
-}
-impl IntoSize for UTerm {
-    type Size = Num<0>;
-}
+rules! { Size: [] UTerm: IntoSize = Num<0>; }
 impl<U, B> IntoSize for UInt<U, B>
 where
     UInt<U, B>: BinaryDigits,
@@ -55,9 +49,7 @@ macro_rules! table { ($($n:literal $u:ident)*) => { $(
 )* } }
 atmesh_typed_macros::typenums!(table);
 
-impl<S: NamedSize<Number: IntoTypenum>> IntoTypenum for S {
-    type Typenum = TypenumOf<S::Number>;
-}
+rules! { Typenum: [S: NamedSize<Number: IntoTypenum>] S: IntoTypenum = TypenumOf<S::Number>; }
 
 /// The `typenum` integer of a size.
 pub(crate) type TypenumOf<T> = <T as IntoTypenum>::Typenum;

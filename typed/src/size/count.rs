@@ -24,14 +24,10 @@ pub trait TallyCount: Sealed {
     /// The number of elements: a number, [`NamedCount`], or [`OpenCount`].
     type Count;
 }
-impl<L: DigitList> TallyCount for Tally<L, ()> {
-    type Count = SizeOfDigits<L>;
-}
-impl<L: DigitList, Z, Y> TallyCount for Tally<L, (Z, Y)> {
-    type Count = NamedCount<SizeOfDigits<L>, (Z, Y)>;
-}
-impl TallyCount for OpenCount {
-    type Count = OpenCount;
+rules! { Count:
+    [L: DigitList] Tally<L, ()>: TallyCount = SizeOfDigits<L>;
+    [L: DigitList, Z, Y] Tally<L, (Z, Y)>: TallyCount = NamedCount<SizeOfDigits<L>, (Z, Y)>;
+    [] OpenCount: TallyCount = OpenCount;
 }
 
 // the product so far is on the left: the first one, of 1 and a size, takes a few steps only
@@ -44,11 +40,9 @@ macro_rules! numbers { ($($kind:ty)*) => { $(
     }
 )* } }
 numbers!(Number Named);
-impl<Z, L: DigitList, Y> CountImpl<Z, Tally<L, Y>> for Symbol {
-    type Out = Tally<L, (Z, Y)>;
-}
-impl<Z, L, Y> CountImpl<Z, Tally<L, Y>> for Open {
-    type Out = OpenCount;
+rules! { Out:
+    [Z, L: DigitList, Y] Symbol: CountImpl<Z, Tally<L, Y>> = Tally<L, (Z, Y)>;
+    [Z, L, Y] Open: CountImpl<Z, Tally<L, Y>> = OpenCount;
 }
 type Counted<Z, T> = <<Z as Size>::Kind as CountImpl<Z, T>>::Out;
 impl<A: Size, B: Size, L, Y> CountImpl<SizeProduct<A, B>, Tally<L, Y>> for Composite
@@ -76,9 +70,7 @@ pub trait CountSizes: Sealed {
     /// The product.
     type Tally: TallyCount;
 }
-impl CountSizes for () {
-    type Tally = Tally<Digit1<NoDigits>, ()>;
-}
+rules! { Tally: [] (): CountSizes = Tally<Digit1<NoDigits>, ()>; }
 #[diagnostic::do_not_recommend]
 impl<Z: Size, T: CountSizes> CountSizes for (Z, T)
 where

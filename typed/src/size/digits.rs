@@ -113,10 +113,7 @@ where
     const SEAL: Seal = Seal;
     type Digits = LowGroup<E, LowGroup<C, LowGroup<B, TopGroup<A>>>>;
 }
-impl<S: NamedSize<Number: Decimal>> Decimal for S {
-    const SEAL: Seal = Seal;
-    type Digits = <S::Number as Decimal>::Digits;
-}
+rules! { Digits: sealed [S: NamedSize<Number: Decimal>] S: Decimal = <S::Number as Decimal>::Digits; }
 
 /// The digits of a size.
 pub(crate) type DigitsOf<Z> = <Z as Decimal>::Digits;

@@ -163,17 +163,13 @@ pub trait Trim: Sealed {
     /// The size: [`Num`], [`K`], [`M`] or [`G`].
     type Out: Size;
 }
-impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<1, A, B, C, E> {
-    type Out = Num<E>;
-}
-impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<2, A, B, C, E> {
-    type Out = K<C, E>;
-}
-impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<3, A, B, C, E> {
-    type Out = M<B, C, E>;
-}
-impl<const A: u16, const B: u16, const C: u16, const E: u16> Trim for Limbs<4, A, B, C, E> {
-    type Out = G<A, B, C, E>;
+rules! { Out:
+    [const A: u16, const B: u16, const C: u16, const E: u16] Limbs<1, A, B, C, E>: Trim = Num<E>;
+    [const A: u16, const B: u16, const C: u16, const E: u16] Limbs<2, A, B, C, E>: Trim = K<C, E>;
+    [const A: u16, const B: u16, const C: u16, const E: u16] Limbs<3, A, B, C, E>: Trim
+        = M<B, C, E>;
+    [const A: u16, const B: u16, const C: u16, const E: u16] Limbs<4, A, B, C, E>: Trim
+        = G<A, B, C, E>;
 }
 /// Returns the number of groups of three digits of an integer.
 pub const fn limb_count(n: usize) -> u8 {

@@ -69,14 +69,8 @@ impl<A: ZeroRemainders, B: ZeroRemainders> ZeroRemainders for (A, B) {}
 
 type Tile<S, A> = <<S as Size>::Kind as SplitImpl<S, A>>::Tile;
 type FullSize<S, A> = <<S as Size>::Kind as GatherImpl<S, A>>::Full;
-impl<S: Size> SplitsOver<Unsharded> for S {
-    const SEAL: Seal = Seal;
-    type Tile = S;
-}
-impl<S: Size> GathersOver<Unsharded> for S {
-    const SEAL: Seal = Seal;
-    type Full = S;
-}
+rules! { Tile: sealed [S: Size] S: SplitsOver<Unsharded> = S; }
+rules! { Full: sealed [S: Size] S: GathersOver<Unsharded> = S; }
 // `Tile` is total: a dim that does not divide fails at `Rest: ZeroRemainders` and nowhere else.
 // Tuples are written out: an impl that recurs through a parameter that may not be known yet
 // overflows.
@@ -181,11 +175,9 @@ impl<S: DivideBy<(P, F)>, A, P, F> SplitBy<S, A> for (P, F) {
     type Tile = S::Quotient;
     type Rest = S::Rest;
 }
-impl<S: MultiplyBy<()>, A> GatherBy<S, A> for () {
-    type Full = S::Product;
-}
-impl<S: MultiplyBy<(P, F)>, A, P, F> GatherBy<S, A> for (P, F) {
-    type Full = S::Product;
+rules! { Full:
+    [S: MultiplyBy<()>, A] (): GatherBy<S, A> = S::Product;
+    [S: MultiplyBy<(P, F)>, A, P, F] (P, F): GatherBy<S, A> = S::Product;
 }
 /// An integer that can be divided by a list of primes.
 pub trait DivideBy<F>: SealedOrDeclared {
@@ -203,9 +195,7 @@ impl<S: Size> DivideBy<()> for S {
     type Quotient = S;
     type Rest = ();
 }
-impl<S: Size> MultiplyBy<()> for S {
-    type Product = S;
-}
+rules! { Product: [S: Size] S: MultiplyBy<()> = S; }
 impl<S: Size + DividePrime<P>, P, F> DivideBy<(P, F)> for S
 where
     S::Quotient: DivideBy<F>,
@@ -238,7 +228,4 @@ macro_rules! symbols { ($($kind:ty)*) => { $(
     }
 )* } }
 symbols!(Symbol Composite Open Impossible);
-impl<S: Size, A: MeshAxis> GatherImpl<DeviceShare<S, A>, A> for Symbol {
-    const SEAL: Seal = Seal;
-    type Full = S;
-}
+rules! { Full: sealed [S: Size, A: MeshAxis] Symbol: GatherImpl<DeviceShare<S, A>, A> = S; }
