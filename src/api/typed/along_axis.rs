@@ -68,31 +68,29 @@ along! {
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Returns the median along an unsharded dim, which is removed.
-    #[track_caller]
-    pub fn median<I: DimNumber>(&self, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
-    where
-        T: Float,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        V: CompleteFor<op::median>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.median(I::NUMBER as i32))
-    }
-    /// Returns the quantile `q`, from 0 to 1, along an unsharded dim, which is removed.
-    ///
-    /// Between two elements it is interpolated; see [`Array::quantile`](crate::Array::quantile).
-    #[track_caller]
-    pub fn quantile<I: DimNumber>(&self, q: f64, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
-    where
-        T: Float,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        V: CompleteFor<op::quantile>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.quantile(q, I::NUMBER as i32))
+    forward! {
+        /// Returns the median along an unsharded dim, which is removed.
+        pub fn median[I: DimNumber](&self, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
+        where [
+            T: Float,
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: UnshardedDim,
+            V: CompleteFor<op::median>,
+        ]
+            = self.array.median(I::NUMBER as i32);
+        /// Returns the quantile `q`, from 0 to 1, along an unsharded dim, which is removed.
+        ///
+        /// Between two elements it is interpolated; see
+        /// [`Array::quantile`](crate::Array::quantile).
+        pub fn quantile[I: DimNumber](&self, q: f64, along: I)
+            -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
+        where [
+            T: Float,
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: UnshardedDim,
+            V: CompleteFor<op::quantile>,
+        ]
+            = self.array.quantile(q, I::NUMBER as i32);
     }
     /// Returns the `K` largest elements along an unsharded dim, and their indices.
     ///
@@ -113,42 +111,34 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let (top, places) = self.array.top_k(const { value_of::<K>() }, I::NUMBER as i32);
         (Typed::from_rule_result(top), Typed::from_rule_result(places))
     }
-    /// Shifts the elements cyclically by `by` positions along a dim.
-    ///
-    /// Elements that leave at one end enter at the other; negative `by` shifts towards the start.
-    ///
-    /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges.
-    #[track_caller]
-    pub fn roll<I: DimNumber>(&self, by: i64, along: I) -> Self
-    where
-        S: DimAccess<I::D>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.roll(by, I::NUMBER as i32))
-    }
-    /// Shifts the elements by `by` positions along a dim, filling with `fill`.
-    ///
-    /// Negative `by` shifts towards the start.
-    ///
-    /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges, so a
-    /// stencil can read its neighbours.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0);
-    /// let laplace: T![f32; 4@X] = x.shift(1, D0, 0.0) + x.shift(-1, D0, 0.0) - &x * 2.0;
-    /// assert_eq!(laplace.to_vec()?, [1.0, 0.0, 0.0, -4.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: impl NumberOf<T>) -> Self
-    where
-        S: DimAccess<I::D>,
-        V: CompleteFor<op::shift>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, fill.number()))
+    forward! {
+        /// Shifts the elements cyclically by `by` positions along a dim.
+        ///
+        /// Elements that leave at one end enter at the other; negative `by` shifts towards the
+        /// start.
+        ///
+        /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges.
+        pub fn roll[I: DimNumber](&self, by: i64, along: I) -> Self
+        where [S: DimAccess<I::D>]
+            = self.array.roll(by, I::NUMBER as i32);
+        /// Shifts the elements by `by` positions along a dim, filling with `fill`.
+        ///
+        /// Negative `by` shifts towards the start.
+        ///
+        /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges,
+        /// so a stencil can read its neighbours.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0);
+        /// let laplace: T![f32; 4@X] = x.shift(1, D0, 0.0) + x.shift(-1, D0, 0.0) - &x * 2.0;
+        /// assert_eq!(laplace.to_vec()?, [1.0, 0.0, 0.0, -4.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn shift[I: DimNumber](&self, by: i64, along: I, fill: impl NumberOf<T>) -> Self
+        where [S: DimAccess<I::D>, V: CompleteFor<op::shift>]
+            = self.array.shift(by, I::NUMBER as i32, fill.number());
     }
     /// Pads a dim with `value`: `A` elements before and `B` elements after.
     ///

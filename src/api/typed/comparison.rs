@@ -54,22 +54,20 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             Err(unequal) => unequal,
         })
     }
-    /// Reads the bits as elements of a type of the same width. Shape and sharding do not change.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let bits: T![u32; 4@X] = <T![f32; 4@X]>::ones(&Pod::mesh()?).bitcast::<u32>();
-    /// assert_eq!(bits.to_vec()?, [1f32.to_bits(); 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn bitcast<U: Element>(&self) -> Typed<U, S, V>
-    where
-        T: SameWidth<U>,
-        V: CompleteFor<op::bitcast>,
-    {
-        Typed::from_rule_result(self.array.bitcast(U::DTYPE))
+    forward! {
+        /// Reads the bits as elements of a type of the same width. Shape and sharding do not
+        /// change.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let bits: T![u32; 4@X] = <T![f32; 4@X]>::ones(&Pod::mesh()?).bitcast::<u32>();
+        /// assert_eq!(bits.to_vec()?, [1f32.to_bits(); 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn bitcast[U: Element](&self) -> Typed<U, S, V>
+        where [T: SameWidth<U>, V: CompleteFor<op::bitcast>]
+            = self.array.bitcast(U::DTYPE);
     }
     /// Returns true if the arrays have equal shapes and elements. Shardings may differ.
     #[track_caller]

@@ -100,14 +100,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
 }
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Creates an array of zeros with the type of this array.
-    #[track_caller]
-    pub fn zeros_like(&self) -> Self {
-        Typed::from_rule_result(self.array.zeros_like())
-    }
-    /// Creates an array of ones with the type of this array.
-    #[track_caller]
-    pub fn ones_like(&self) -> Self {
-        Typed::from_rule_result(self.array.ones_like())
+    forward! {
+        /// Creates an array of zeros with the type of this array.
+        pub fn zeros_like(&self) -> Self = self.array.zeros_like();
+        /// Creates an array of ones with the type of this array.
+        pub fn ones_like(&self) -> Self = self.array.ones_like();
     }
 }

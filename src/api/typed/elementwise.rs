@@ -63,46 +63,31 @@ tests! {
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Returns the value unchanged, with a zero derivative.
-    #[track_caller]
-    pub fn stop_gradient(&self) -> Self {
-        Typed::from_rule_result(self.array.stop_gradient())
-    }
-    /// Raises each element to an integer power.
-    #[track_caller]
-    pub fn powi(&self, y: i32) -> Self
-    where
-        T: Number,
-        V: CompleteFor<op::powi>,
-    {
-        Typed::from_rule_result(self.array.powi(y))
-    }
-    /// Converts to another element type, like [`Array::astype`](crate::Array::astype).
-    ///
-    /// An unreduced sum is converted only between floating-point types.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x: T![i32; 4@X] = <T![f32; 4@X]>::ones(&Pod::mesh()?).convert::<i32>();
-    /// # let _ = x;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn convert<U: Element>(&self) -> Typed<U, S, V>
-    where
-        V::Completeness: ConvertsAs<Conversion<T, U>>,
-    {
-        Typed::from_rule_result(self.array.astype(U::DTYPE))
-    }
-    /// Clamps each element to `low..=high`, which are numbers: `x.clamp(-1.0, 1.0)`.
-    #[track_caller]
-    pub fn clamp<A: NumberOf<T>, B: NumberOf<T>>(&self, low: A, high: B) -> Self
-    where
-        T: Number,
-        V: CompleteFor<op::clamp>,
-    {
-        Typed::from_rule_result(self.array.clamp(low.number(), high.number()))
+    forward! {
+        /// Returns the value unchanged, with a zero derivative.
+        pub fn stop_gradient(&self) -> Self = self.array.stop_gradient();
+        /// Raises each element to an integer power.
+        pub fn powi(&self, y: i32) -> Self
+        where [T: Number, V: CompleteFor<op::powi>]
+            = self.array.powi(y);
+        /// Converts to another element type, like [`Array::astype`](crate::Array::astype).
+        ///
+        /// An unreduced sum is converted only between floating-point types.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x: T![i32; 4@X] = <T![f32; 4@X]>::ones(&Pod::mesh()?).convert::<i32>();
+        /// # let _ = x;
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn convert[U: Element](&self) -> Typed<U, S, V>
+        where [V::Completeness: ConvertsAs<Conversion<T, U>>]
+            = self.array.astype(U::DTYPE);
+        /// Clamps each element to `low..=high`, which are numbers: `x.clamp(-1.0, 1.0)`.
+        pub fn clamp[A: NumberOf<T>, B: NumberOf<T>](&self, low: A, high: B) -> Self
+        where [T: Number, V: CompleteFor<op::clamp>]
+            = self.array.clamp(low.number(), high.number());
     }
 }
 

@@ -219,23 +219,20 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = along;
         Typed::from_rule_result(self.array.rfft(I::NUMBER as i32))
     }
-    /// Computes the inverse of [`Typed::rfft`] along an unsharded dim, with `K` real results.
-    ///
-    /// `K` is twice the number of inputs less one or two.
-    #[track_caller]
-    pub fn irfft<K: KnownSize + RealSamples, I: DimNumber>(
-        &self,
-        along: I,
-    ) -> Typed<T::Part, ReplaceDim<S, I::D, TDim<K>>, V>
-    where
-        T: ComplexElement,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        <DimAt<S, I::D> as DimType>::Size: FrequenciesOf<K>,
-        ReplaceDim<S, I::D, TDim<K>>: Shape,
-        V: CompleteFor<op::irfft>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.irfft(I::NUMBER as i32, K::VALUE.unwrap_or(0)))
+    forward! {
+        /// Computes the inverse of [`Typed::rfft`] along an unsharded dim, with `K` real results.
+        ///
+        /// `K` is twice the number of inputs less one or two.
+        pub fn irfft[K: KnownSize + RealSamples, I: DimNumber](&self, along: I)
+            -> Typed<T::Part, ReplaceDim<S, I::D, TDim<K>>, V>
+        where [
+            T: ComplexElement,
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: UnshardedDim,
+            <DimAt<S, I::D> as DimType>::Size: FrequenciesOf<K>,
+            ReplaceDim<S, I::D, TDim<K>>: Shape,
+            V: CompleteFor<op::irfft>,
+        ]
+            = self.array.irfft(I::NUMBER as i32, K::VALUE.unwrap_or(0));
     }
 }

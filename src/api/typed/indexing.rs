@@ -20,39 +20,31 @@ pub type TakeToResult<T, S, V, R, I, P> =
 type AlignToOf<S, R, I> = <<R as TypedArray>::Shape as AlignToRhs<S, I>>::Out;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Takes the elements at indices along an unsharded dim.
-    ///
-    /// The indices have any shape. In the result, their dims are where the dim was: `[V, D@X]` at
-    /// indices `[B, S]` along dim 0 are `[B, S, D@X]`. Indices are unsharded too; for others, and
-    /// for a sharded dim, [`Typed::take_to`] states the sharding of the result.
-    ///
-    /// Negative indices count from the end. Out-of-bounds indices read a
-    /// [fill value](crate::IndexMode::Fill).
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let table = <T![f32; 10, 4@X]>::iota(&pod, D0);
-    /// let rows: T![f32; 3, 4@X] = table.take(&<T![i32; 3]>::full(&pod, 7), D0);
-    /// assert_eq!(rows.to_vec()?, [7.0; 12]);
-    /// let row: T![f32; 4@X] = table.take(&<T![i32;]>::full(&pod, -1), D0);
-    /// assert_eq!(row.to_vec()?, [9.0; 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take<R: TypedArray<Elem: Integer>, I: DimNumber>(
-        &self,
-        indices: &R,
-        along: I,
-    ) -> Typed<T, TakeOf<S, R::Shape, I::D>, JoinOf<V, R::Sets>>
-    where
-        S: DimAccess<I::D>,
-        R::Shape: TakeRhs<S, I::D>,
-        R::Sets: JoinRhs<V>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.take(indices.as_untyped(), I::NUMBER as i32))
+    forward! {
+        /// Takes the elements at indices along an unsharded dim.
+        ///
+        /// The indices have any shape. In the result, their dims are where the dim was: `[V, D@X]`
+        /// at indices `[B, S]` along dim 0 are `[B, S, D@X]`. Indices are unsharded too; for
+        /// others, and for a sharded dim, [`Typed::take_to`] states the sharding of the result.
+        ///
+        /// Negative indices count from the end. Out-of-bounds indices read a [fill
+        /// value](crate::IndexMode::Fill).
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let pod = Pod::mesh()?;
+        /// let table = <T![f32; 10, 4@X]>::iota(&pod, D0);
+        /// let rows: T![f32; 3, 4@X] = table.take(&<T![i32; 3]>::full(&pod, 7), D0);
+        /// assert_eq!(rows.to_vec()?, [7.0; 12]);
+        /// let row: T![f32; 4@X] = table.take(&<T![i32;]>::full(&pod, -1), D0);
+        /// assert_eq!(row.to_vec()?, [9.0; 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take[R: TypedArray<Elem: Integer>, I: DimNumber](&self, indices: &R, along: I)
+            -> Typed<T, TakeOf<S, R::Shape, I::D>, JoinOf<V, R::Sets>>
+        where [S: DimAccess<I::D>, R::Shape: TakeRhs<S, I::D>, R::Sets: JoinRhs<V>]
+            = self.array.take(indices.as_untyped(), I::NUMBER as i32);
     }
     /// Takes the elements at indices along a dim, with the result sharded as `out` says.
     ///
@@ -199,42 +191,33 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             marker: PhantomData,
         }
     }
-    /// Encodes integers as one-hot float32 vectors along a new last dim of size `K`.
-    ///
-    /// Integers outside of `0..K` give vectors of zeros. `.convert::<bf16>()` gives another element
-    /// type.
-    #[track_caller]
-    pub fn one_hot<K: KnownSize>(&self) -> Typed<f32, <S as Push<TDim<K>>>::Out, V>
-    where
-        T: Integer,
-        S: Push<TDim<K>>,
-        V: CompleteFor<op::one_hot>,
-    {
-        Typed::from_rule_result(self.array.one_hot(const { value_of::<K>() }))
-    }
-    /// Computes [`Typed::one_hot`] with the result sharded as `out` says, without moving data.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 2 } }
-    /// let labels = <T![i32; 4@X]>::iota(&Pod::mesh()?, D0);
-    /// let hot: T![f32; 4@X, 8@Y] = labels.one_hot_to::<N![8], _>(P![=, Y]);
-    /// assert_eq!(hot.sum(D1).to_vec()?, [1.0; 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn one_hot_to<K: KnownSize, P>(
-        &self,
-        out: P,
-    ) -> Typed<f32, <P as Spec<<S as Push<TDim<K>>>::Out>>::Out, V>
-    where
-        T: Integer,
-        S: Push<TDim<K>>,
-        V: CompleteFor<op::one_hot_to>,
-        P: Spec<<S as Push<TDim<K>>>::Out> + DimsSpec,
-    {
-        let _ = out;
-        Typed::from_rule_result(self.array.one_hot_to(const { value_of::<K>() }, spec::<P::Out, V>()))
+    forward! {
+        /// Encodes integers as one-hot float32 vectors along a new last dim of size `K`.
+        ///
+        /// Integers outside of `0..K` give vectors of zeros. `.convert::<bf16>()` gives another
+        /// element type.
+        pub fn one_hot[K: KnownSize](&self) -> Typed<f32, <S as Push<TDim<K>>>::Out, V>
+        where [T: Integer, S: Push<TDim<K>>, V: CompleteFor<op::one_hot>]
+            = self.array.one_hot(const { value_of::<K>() });
+        /// Computes [`Typed::one_hot`] with the result sharded as `out` says, without moving data.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 2 } }
+        /// let labels = <T![i32; 4@X]>::iota(&Pod::mesh()?, D0);
+        /// let hot: T![f32; 4@X, 8@Y] = labels.one_hot_to::<N![8], _>(P![=, Y]);
+        /// assert_eq!(hot.sum(D1).to_vec()?, [1.0; 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn one_hot_to[K: KnownSize, P](&self, out: P)
+            -> Typed<f32, <P as Spec<<S as Push<TDim<K>>>::Out>>::Out, V>
+        where [
+            T: Integer,
+            S: Push<TDim<K>>,
+            V: CompleteFor<op::one_hot_to>,
+            P: Spec<<S as Push<TDim<K>>>::Out> + DimsSpec,
+        ]
+            = self.array.one_hot_to(const { value_of::<K>() }, spec::<P::Out, V>());
     }
     /// Sets the elements above the `k`-th diagonal of the last two dims to zero.
     ///
@@ -255,24 +238,21 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         Typed::from_rule_result(self.array.tril(k))
     }
-    /// Sets the elements below the `k`-th diagonal of the last two dims to zero.
-    ///
-    /// All dims keep their sharding.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 2@X, 2]>::ones(&Pod::mesh()?);
-    /// assert_eq!(x.triu(1).to_vec()?, [0.0, 1.0, 0.0, 0.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn triu(&self, k: i64) -> Self
-    where
-        S: DiagonalShape,
-        V: CompleteFor<op::triu>,
-    {
-        Typed::from_rule_result(self.array.triu(k))
+    forward! {
+        /// Sets the elements below the `k`-th diagonal of the last two dims to zero.
+        ///
+        /// All dims keep their sharding.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![f32; 2@X, 2]>::ones(&Pod::mesh()?);
+        /// assert_eq!(x.triu(1).to_vec()?, [0.0, 1.0, 0.0, 0.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn triu(&self, k: i64) -> Self
+        where [S: DiagonalShape, V: CompleteFor<op::triu>]
+            = self.array.triu(k);
     }
 }
 

@@ -58,15 +58,11 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn ready(self) -> Result<Self> {
         self.array.ready().map(Typed::from_rule_result)
     }
-    /// Names the value for checkpoint policies. The type does not change.
-    #[track_caller]
-    pub fn checkpoint_name(&self, name: &str) -> Self {
-        Typed::from_rule_result(self.array.checkpoint_name(name))
-    }
-    /// Creates an array with the type of this array, and one value everywhere.
-    #[track_caller]
-    pub fn full_like(&self, value: T) -> Self {
-        Typed::from_rule_result(self.array.full_like(Array::from(value)))
+    forward! {
+        /// Names the value for checkpoint policies. The type does not change.
+        pub fn checkpoint_name(&self, name: &str) -> Self = self.array.checkpoint_name(name);
+        /// Creates an array with the type of this array, and one value everywhere.
+        pub fn full_like(&self, value: T) -> Self = self.array.full_like(Array::from(value));
     }
     /// Saves the array as an `.npy` file.
     #[track_caller]

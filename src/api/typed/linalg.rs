@@ -157,49 +157,26 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let (u, s, v) = self.array.svd(F::FULL);
         (Typed::from_rule_result(u), Typed::from_rule_result(s), Typed::from_rule_result(v))
     }
-    /// Returns the singular values: `[.., M, N]` gives `[.., min(M, N)]`.
-    #[track_caller]
-    pub fn svdvals(&self) -> Typed<T, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>
-    where
-        T: Float,
-        S: Matrices<Rows: MinSize<S::Columns>>,
-        V: CompleteFor<op::svdvals>,
-    {
-        Typed::from_rule_result(self.array.svdvals())
-    }
-    /// Solves a·x = b for x, where this array is a, square matrices `[.., N, N]`.
-    ///
-    /// b is `[.., N, K]`, with the same dims before, or a vector `[N]` for one matrix. The result
-    /// has the type of b.
-    #[track_caller]
-    pub fn solve<R: TypedArray<Elem: SameElem<T>>>(
-        &self,
-        b: &R,
-    ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
-    where
-        T: Float,
-        S: SquareMatrices,
-        R::Shape: SolveRhs<S>,
-        R::Sets: JoinRhs<V>,
-    {
-        Typed::from_rule_result(self.array.solve(b.as_untyped()))
-    }
-    /// Returns the least-squares solution x of a·x = b, where this array is a, `[.., M, N]`.
-    ///
-    /// b is `[.., M, K]`, with the same dims before, or a vector `[M]` for one matrix. The result
-    /// is `[.., N, K]` or `[N]`.
-    #[track_caller]
-    pub fn lstsq<R: TypedArray<Elem: SameElem<T>>>(
-        &self,
-        b: &R,
-        tolerance: Option<f64>,
-    ) -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
-    where
-        T: Float,
-        S: Matrices,
-        R::Shape: SolveRhs<S>,
-        R::Sets: JoinRhs<V>,
-    {
-        Typed::from_rule_result(self.array.lstsq(b.as_untyped(), tolerance))
+    forward! {
+        /// Returns the singular values: `[.., M, N]` gives `[.., min(M, N)]`.
+        pub fn svdvals(&self) -> Typed<T, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>
+        where [T: Float, S: Matrices<Rows: MinSize<S::Columns>>, V: CompleteFor<op::svdvals>]
+            = self.array.svdvals();
+        /// Solves a·x = b for x, where this array is a, square matrices `[.., N, N]`.
+        ///
+        /// b is `[.., N, K]`, with the same dims before, or a vector `[N]` for one matrix. The
+        /// result has the type of b.
+        pub fn solve[R: TypedArray<Elem: SameElem<T>>](&self, b: &R)
+            -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
+        where [T: Float, S: SquareMatrices, R::Shape: SolveRhs<S>, R::Sets: JoinRhs<V>]
+            = self.array.solve(b.as_untyped());
+        /// Returns the least-squares solution x of a·x = b, where this array is a, `[.., M, N]`.
+        ///
+        /// b is `[.., M, K]`, with the same dims before, or a vector `[M]` for one matrix. The
+        /// result is `[.., N, K]` or `[N]`.
+        pub fn lstsq[R: TypedArray<Elem: SameElem<T>>](&self, b: &R, tolerance: Option<f64>)
+            -> Typed<T, <R::Shape as SolveRhs<S>>::Out, JoinOf<V, R::Sets>>
+        where [T: Float, S: Matrices, R::Shape: SolveRhs<S>, R::Sets: JoinRhs<V>]
+            = self.array.lstsq(b.as_untyped(), tolerance);
     }
 }

@@ -311,45 +311,27 @@ fn shard_axes<A: Shard>() -> Axes {
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Sums over one or several mesh axes, `X` or `(X, Y)`, inside a `shard_map` body.
-    ///
-    /// Every device along the axes gets the sum.
-    #[track_caller]
-    pub fn psum<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
-    where
-        T: Number,
-        V: CompleteFor<op::psum>,
-    {
-        let _ = axes;
-        Typed::from_rule_result(self.array.psum(axis_set(A::NAMES)))
-    }
-    /// Averages over one or several mesh axes, inside a `shard_map` body.
-    #[track_caller]
-    pub fn pmean<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
-    where
-        T: super::Float,
-        V: CompleteFor<op::pmean>,
-    {
-        let _ = axes;
-        Typed::from_rule_result(self.array.pmean(axis_set(A::NAMES)))
-    }
-    /// Returns the elementwise maximum over one or several mesh axes, inside a `shard_map` body.
-    #[track_caller]
-    pub fn pmax<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
-    where
-        V: CompleteFor<op::pmax>,
-    {
-        let _ = axes;
-        Typed::from_rule_result(self.array.pmax(axis_set(A::NAMES)))
-    }
-    /// Returns the elementwise minimum over one or several mesh axes, inside a `shard_map` body.
-    #[track_caller]
-    pub fn pmin<A: VaryingAxes<V>>(&self, axes: A) -> Typed<T, S, A::Removed>
-    where
-        V: CompleteFor<op::pmin>,
-    {
-        let _ = axes;
-        Typed::from_rule_result(self.array.pmin(axis_set(A::NAMES)))
+    forward! {
+        /// Sums over one or several mesh axes, `X` or `(X, Y)`, inside a `shard_map` body.
+        ///
+        /// Every device along the axes gets the sum.
+        pub fn psum[A: VaryingAxes<V>](&self, axes: A) -> Typed<T, S, A::Removed>
+        where [T: Number, V: CompleteFor<op::psum>]
+            = self.array.psum(axis_set(A::NAMES));
+        /// Averages over one or several mesh axes, inside a `shard_map` body.
+        pub fn pmean[A: VaryingAxes<V>](&self, axes: A) -> Typed<T, S, A::Removed>
+        where [T: super::Float, V: CompleteFor<op::pmean>]
+            = self.array.pmean(axis_set(A::NAMES));
+        /// Returns the elementwise maximum over one or several mesh axes, inside a `shard_map`
+        /// body.
+        pub fn pmax[A: VaryingAxes<V>](&self, axes: A) -> Typed<T, S, A::Removed>
+        where [V: CompleteFor<op::pmax>]
+            = self.array.pmax(axis_set(A::NAMES));
+        /// Returns the elementwise minimum over one or several mesh axes, inside a `shard_map`
+        /// body.
+        pub fn pmin[A: VaryingAxes<V>](&self, axes: A) -> Typed<T, S, A::Removed>
+        where [V: CompleteFor<op::pmin>]
+            = self.array.pmin(axis_set(A::NAMES));
     }
     /// Sums over one or several mesh axes. Each device keeps its block of the sum along dim `I`.
     ///
@@ -380,19 +362,14 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             self.array.psum_scatter(axis_set(A::NAMES), CollectiveDim::tiled(I::NUMBER as i32)),
         )
     }
-    /// Concatenates the blocks of the devices along one or several mesh axes, along dim `I`.
-    ///
-    /// The result's type still varies over these axes.
-    #[track_caller]
-    pub fn all_gather<A: Shard + AddTo<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, A::Out>
-    where
-        V: CompleteFor<op::all_gather>,
-        S: GatherAt<A, I::D>,
-    {
-        let _ = (axes, dim);
-        Typed::from_rule_result(
-            self.array.all_gather(shard_axes::<A>(), CollectiveDim::tiled(I::NUMBER as i32)),
-        )
+    forward! {
+        /// Concatenates the blocks of the devices along one or several mesh axes, along dim `I`.
+        ///
+        /// The result's type still varies over these axes.
+        pub fn all_gather[A: Shard + AddTo<V>, I: DimNumber](&self, axes: A, dim: I)
+            -> Typed<T, S::Out, A::Out>
+        where [V: CompleteFor<op::all_gather>, S: GatherAt<A, I::D>]
+            = self.array.all_gather(shard_axes::<A>(), CollectiveDim::tiled(I::NUMBER as i32));
     }
     /// Splits dim `I` over the devices along the mesh axes, and concatenates along dim `J`.
     ///
@@ -416,33 +393,28 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             self.array.all_to_all(shard_axes::<A>(), AllToAll::split(I as i32).concat(J as i32)),
         )
     }
-    /// Sends each device's value to another device along a mesh axis.
-    ///
-    /// `how` is a [`Permutation`], or pairs of a source and a target. A device that receives
-    /// nothing gets zeros.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 4 } }
-    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0) + 1.0;
-    /// let next: T![f32; 4@X] =
-    ///     Pod.shard_map((x,), P![X], |(x,)| x.ppermute(X, Permutation::shift(1)));
-    /// assert_eq!(next.to_vec()?, [0.0, 1.0, 2.0, 3.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn ppermute<A: AddAxis<V>>(&self, axis: A, how: impl Into<Permutation>) -> Typed<T, S, A::Out>
-    where
-        V: CompleteFor<op::ppermute>,
-    {
-        let _ = axis;
-        Typed::from_rule_result(self.array.ppermute(A::NAME, how))
-    }
-    /// Returns the value unchanged, typed as varying over a mesh axis.
-    #[track_caller]
-    pub fn pvary<A: MeshAxis + Mark<V>>(&self, axis: A) -> Typed<T, S, A::Varying> {
-        let _ = axis;
-        Typed::from_rule_result(self.array.pvary(A::NAME))
+    forward! {
+        /// Sends each device's value to another device along a mesh axis.
+        ///
+        /// `how` is a [`Permutation`], or pairs of a source and a target. A device that receives
+        /// nothing gets zeros.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 4 } }
+        /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0) + 1.0;
+        /// let next: T![f32; 4@X] =
+        ///     Pod.shard_map((x,), P![X], |(x,)| x.ppermute(X, Permutation::shift(1)));
+        /// assert_eq!(next.to_vec()?, [0.0, 1.0, 2.0, 3.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn ppermute[A: AddAxis<V>](&self, axis: A, how: impl Into<Permutation>)
+            -> Typed<T, S, A::Out>
+        where [V: CompleteFor<op::ppermute>]
+            = self.array.ppermute(A::NAME, how);
+        /// Returns the value unchanged, typed as varying over a mesh axis.
+        pub fn pvary[A: MeshAxis + Mark<V>](&self, axis: A) -> Typed<T, S, A::Varying>
+            = self.array.pvary(A::NAME);
     }
 }

@@ -85,6 +85,25 @@
 // result types name the rule that computes them
 #![allow(clippy::type_complexity)]
 
+/// Writes public methods that type the result of an untyped operation by its rule.
+///
+/// Type parameters and bounds are in brackets. Arguments that only name dims or axes are ignored.
+macro_rules! forward { ($(
+    $(#[$attribute:meta])*
+    pub fn $name:ident $([$($parameter:tt)*])? (&$this:ident $(, $arg:ident: $ty:ty)*) -> $out:ty
+    $(where [$($bound:tt)*])?
+        = $result:expr;
+)*) => {$(
+    $(#[$attribute])*
+    #[track_caller]
+    pub fn $name$(<$($parameter)*>)?(&$this $(, $arg: $ty)*) -> $out
+    $(where $($bound)*)?
+    {
+        $(let _ = &$arg;)*
+        Typed::from_rule_result($result)
+    }
+)*} }
+
 mod along_axis;
 mod broadcast;
 mod comparison;

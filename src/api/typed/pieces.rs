@@ -126,29 +126,25 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         // an array that carries an error stands for all pieces
         P::wrapped(|| parts.next().unwrap_or_else(|| self.array.clone()))
     }
-    /// Takes the elements from `A` up to, but not including, `B` along a dim.
-    ///
-    /// A sharded dim keeps its sharding, which divides the new size: devices exchange the elements
-    /// that cross block edges.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let grid = <T![f64; 8@X, 5]>::iota(&Pod::mesh()?, D0);
-    /// let interior: T![f64; 6@X, 3] =
-    ///     grid.slice::<N![1], N![7], _>(D0).slice::<N![1], N![4], _>(D1);
-    /// assert_eq!(interior.sum(D1).to_vec()?, [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn slice<A: Size, B: Size, I: DimNumber>(&self, at: I) -> Typed<T, SliceOf<S, I::D, A, B>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: SliceDim<A, B>,
-        SliceOf<S, I::D, A, B>: Shape,
-    {
-        let _ = at;
-        Typed::from_rule_result(sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], None))
+    forward! {
+        /// Takes the elements from `A` up to, but not including, `B` along a dim.
+        ///
+        /// A sharded dim keeps its sharding, which divides the new size: devices exchange the
+        /// elements that cross block edges.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let grid = <T![f64; 8@X, 5]>::iota(&Pod::mesh()?, D0);
+        /// let interior: T![f64; 6@X, 3] =
+        ///     grid.slice::<N![1], N![7], _>(D0).slice::<N![1], N![4], _>(D1);
+        /// assert_eq!(interior.sum(D1).to_vec()?, [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn slice[A: Size, B: Size, I: DimNumber](&self, at: I)
+            -> Typed<T, SliceOf<S, I::D, A, B>, V>
+        where [S: DimAccess<I::D>, DimAt<S, I::D>: SliceDim<A, B>, SliceOf<S, I::D, A, B>: Shape]
+            = sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], None);
     }
     /// Takes every `K`-th element from `A` up to, but not including, `B` along a dim.
     ///

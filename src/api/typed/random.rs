@@ -225,47 +225,31 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
 }
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Draws indices along a dim with the probabilities softmax(`self`), like [`Key::categorical`].
-    ///
-    /// The result has the dims of the logits without this dim.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let logits = <T![f32; 4@X, 3]>::zeros(&Pod::mesh()?);
-    /// let drawn: T![i32; 4@X] = logits.categorical(&Key::new(0), D1);
-    /// assert!(drawn.to_vec()?.iter().all(|i| (0..3).contains(i)));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn categorical<I: DimNumber, W: JoinRhs<V>>(
-        &self,
-        key: &impl SampleKey<W>,
-        along: I,
-    ) -> Typed<i32, S::Removed, JoinOf<V, W>>
-    where
-        T: Float,
-        V: CompleteFor<op::categorical>,
-        S: DimAccess<I::D>,
-    {
-        let _ = along;
-        Typed::from_rule_result(key.untyped_key().categorical(&self.array, I::NUMBER as i32))
-    }
-    /// Shuffles the slices along an unsharded dim, like [`Key::permutation`].
-    ///
-    /// The type does not change, except that the result also varies over the axes of the key.
-    #[track_caller]
-    pub fn permutation<I: DimNumber, W: JoinRhs<V>>(
-        &self,
-        key: &impl SampleKey<W>,
-        along: I,
-    ) -> Typed<T, S, JoinOf<V, W>>
-    where
-        V: CompleteFor<op::permutation>,
-        S: DimAccess<I::D, Dim: UnshardedDim>,
-    {
-        let _ = along;
-        Typed::from_rule_result(key.untyped_key().permutation(&self.array, I::NUMBER as i32))
+    forward! {
+        /// Draws indices along a dim with the probabilities softmax(`self`), like
+        /// [`Key::categorical`].
+        ///
+        /// The result has the dims of the logits without this dim.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let logits = <T![f32; 4@X, 3]>::zeros(&Pod::mesh()?);
+        /// let drawn: T![i32; 4@X] = logits.categorical(&Key::new(0), D1);
+        /// assert!(drawn.to_vec()?.iter().all(|i| (0..3).contains(i)));
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn categorical[I: DimNumber, W: JoinRhs<V>](&self, key: &impl SampleKey<W>, along: I)
+            -> Typed<i32, S::Removed, JoinOf<V, W>>
+        where [T: Float, V: CompleteFor<op::categorical>, S: DimAccess<I::D>]
+            = key.untyped_key().categorical(&self.array, I::NUMBER as i32);
+        /// Shuffles the slices along an unsharded dim, like [`Key::permutation`].
+        ///
+        /// The type does not change, except that the result also varies over the axes of the key.
+        pub fn permutation[I: DimNumber, W: JoinRhs<V>](&self, key: &impl SampleKey<W>, along: I)
+            -> Typed<T, S, JoinOf<V, W>>
+        where [V: CompleteFor<op::permutation>, S: DimAccess<I::D, Dim: UnshardedDim>]
+            = key.untyped_key().permutation(&self.array, I::NUMBER as i32);
     }
 }

@@ -88,62 +88,30 @@ reductions! {
 }
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Computes exp(x) / Σ exp(x) over dims. The type does not change.
-    #[track_caller]
-    pub fn softmax<I: ReduceDims<S>>(&self, over: I) -> Self
-    where
-        T: Float,
-        V: CompleteFor<op::softmax>,
-    {
-        let _ = over;
-        Typed::from_rule_result(self.array.softmax(dims::<S, I>()))
-    }
-    /// Computes the logarithm of [`Typed::softmax`].
-    #[track_caller]
-    pub fn log_softmax<I: ReduceDims<S>>(&self, over: I) -> Self
-    where
-        T: Float,
-        V: CompleteFor<op::log_softmax>,
-    {
-        let _ = over;
-        Typed::from_rule_result(self.array.log_softmax(dims::<S, I>()))
-    }
-    /// Returns the index of the first maximum along a dim, or with `..` among all elements.
-    #[track_caller]
-    pub fn argmax<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V::Out>
-    where
-        V: CompleteFor<op::argmax> + PositionSets,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.argmax(dims::<S, I>()))
-    }
-    /// Returns the index of the first minimum along a dim, or with `..` among all elements.
-    #[track_caller]
-    pub fn argmin<I: ArgDims<S>>(&self, along: I) -> Typed<i32, I::Out, V::Out>
-    where
-        V: CompleteFor<op::argmin> + PositionSets,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.argmin(dims::<S, I>()))
-    }
-    /// Returns the variance over dims with divisor `n - ddof`, for `n` elements.
-    #[track_caller]
-    pub fn var_ddof<I: ReduceDims<S>>(&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
-    where
-        T: Float,
-        V: CompleteFor<op::var_ddof>,
-    {
-        let _ = over;
-        Typed::from_rule_result(self.array.var_ddof(dims::<S, I>(), ddof))
-    }
-    /// Returns the standard deviation over dims with divisor `n - ddof`, for `n` elements.
-    #[track_caller]
-    pub fn std_ddof<I: ReduceDims<S>>(&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
-    where
-        T: Float,
-        V: CompleteFor<op::std_ddof>,
-    {
-        let _ = over;
-        Typed::from_rule_result(self.array.std_ddof(dims::<S, I>(), ddof))
+    forward! {
+        /// Computes exp(x) / Σ exp(x) over dims. The type does not change.
+        pub fn softmax[I: ReduceDims<S>](&self, over: I) -> Self
+        where [T: Float, V: CompleteFor<op::softmax>]
+            = self.array.softmax(dims::<S, I>());
+        /// Computes the logarithm of [`Typed::softmax`].
+        pub fn log_softmax[I: ReduceDims<S>](&self, over: I) -> Self
+        where [T: Float, V: CompleteFor<op::log_softmax>]
+            = self.array.log_softmax(dims::<S, I>());
+        /// Returns the index of the first maximum along a dim, or with `..` among all elements.
+        pub fn argmax[I: ArgDims<S>](&self, along: I) -> Typed<i32, I::Out, V::Out>
+        where [V: CompleteFor<op::argmax> + PositionSets]
+            = self.array.argmax(dims::<S, I>());
+        /// Returns the index of the first minimum along a dim, or with `..` among all elements.
+        pub fn argmin[I: ArgDims<S>](&self, along: I) -> Typed<i32, I::Out, V::Out>
+        where [V: CompleteFor<op::argmin> + PositionSets]
+            = self.array.argmin(dims::<S, I>());
+        /// Returns the variance over dims with divisor `n - ddof`, for `n` elements.
+        pub fn var_ddof[I: ReduceDims<S>](&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
+        where [T: Float, V: CompleteFor<op::var_ddof>]
+            = self.array.var_ddof(dims::<S, I>(), ddof);
+        /// Returns the standard deviation over dims with divisor `n - ddof`, for `n` elements.
+        pub fn std_ddof[I: ReduceDims<S>](&self, over: I, ddof: usize) -> Typed<T, I::Out, V>
+        where [T: Float, V: CompleteFor<op::std_ddof>]
+            = self.array.std_ddof(dims::<S, I>(), ddof);
     }
 }

@@ -18,24 +18,23 @@ type ConcatShape<S, R, I> = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>
 type RemoveDim<S, I> = <S as DimAccess<I>>::Removed;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Reshards the array as `spec` says.
-    ///
-    /// For each dim, the spec has an axis, several axes `(X, Y)`, `_` (unsharded) or `=`
-    /// (unchanged). Resharding is the only operation that completes an unreduced sum.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 4 } }
-    /// let x = <T![f32; 8@X, 16]>::ones(&Pod::mesh()?);
-    /// let y: T![f32; 8@X, 16@Y] = x.reshard(P![=, Y]);
-    /// let z: T![f32; 8, 16@(X, Y)] = y.reshard(P![_, (X, Y)]);
-    /// # let _ = z;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn reshard<P: ReshardTo<S, V>>(&self, spec: P) -> Typed<T, P::Shape, P::Sets> {
-        let _ = spec;
-        Typed::from_rule_result(self.array.reshard(convert::spec::<P::Shape, P::Sets>()))
+    forward! {
+        /// Reshards the array as `spec` says.
+        ///
+        /// For each dim, the spec has an axis, several axes `(X, Y)`, `_` (unsharded) or `=`
+        /// (unchanged). Resharding is the only operation that completes an unreduced sum.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 4 } }
+        /// let x = <T![f32; 8@X, 16]>::ones(&Pod::mesh()?);
+        /// let y: T![f32; 8@X, 16@Y] = x.reshard(P![=, Y]);
+        /// let z: T![f32; 8, 16@(X, Y)] = y.reshard(P![_, (X, Y)]);
+        /// # let _ = z;
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn reshard[P: ReshardTo<S, V>](&self, spec: P) -> Typed<T, P::Shape, P::Sets>
+            = self.array.reshard(convert::spec::<P::Shape, P::Sets>());
     }
     /// Permutes the dims: `x.transpose((D1, D0))`.
     #[track_caller]
@@ -46,73 +45,53 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = order;
         self.permuted::<P>()
     }
-    /// Permutes the dims like [`Typed::transpose`], with the order as a type parameter only.
-    #[doc(hidden)]
-    #[track_caller]
-    pub fn permuted<P>(&self) -> Typed<T, S::Out, V>
-    where
-        S: Permute<P>,
-    {
-        Typed::from_rule_result(self.array.transpose(S::ORDER))
-    }
-    /// Transposes a matrix.
-    #[track_caller]
-    pub fn t<R>(&self) -> Typed<T, R, V>
-    where
-        // with a projection as the result, rustc would say that the method does not exist
-        S: Permute<(D<1>, D<0>), Out = R>,
-        R: Shape,
-    {
-        Typed::from_rule_result(self.array.transpose(S::ORDER))
-    }
-    /// Inserts a dim of size 1, `~`, which broadcasts in elementwise operations.
-    #[track_caller]
-    pub fn expand_dims<I: DimNumber>(&self, at: I) -> Typed<T, <S as Insert<I::D, Stretch>>::Out, V>
-    where
-        S: Insert<I::D, Stretch>,
-    {
-        let _ = at;
-        Typed::from_rule_result(self.array.expand_dims(I::NUMBER))
-    }
-    /// Removes dim `at`, which must have size 1.
-    #[track_caller]
-    pub fn squeeze<I: DimNumber>(&self, at: I) -> Typed<T, RemoveDim<S, I::D>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnitDim,
-    {
-        let _ = at;
-        Typed::from_rule_result(self.array.squeeze(I::NUMBER))
-    }
-    /// Concatenates two arrays along a dim. Their other dims and their sharding are equal.
-    ///
-    /// [`concat`](super::concat()) joins more than two.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4@X, 3]>::ones(&Pod::mesh()?);
-    /// let y: T![f32; 4@X, 6] = x.concat(&x, D1);
-    /// let (a, b): (T![f32; 4@X, 2], T![f32; 4@X, 4]) = y.split::<N![2], N![4], _>(D1);
-    /// let c: T![f32; 4@X, 3] = y.slice::<N![1], N![4], _>(D1);
-    /// # let _ = (a, b, c);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn concat<R: TypedArray<Elem: SameElem<T>>, I: DimNumber>(
-        &self,
-        b: &R,
-        at: I,
-    ) -> Typed<T, ConcatShape<S, R::Shape, I::D>, AddOf<V, R::Sets>>
-    where
-        R::Sets: AddRhs<V>,
-        S: DimAccess<I::D>,
-        R::Shape: DimAccess<I::D> + EqualExceptDim<I::D, S>,
-        DimAt<S, I::D>: JoinDim<DimAt<R::Shape, I::D>>,
-        ConcatShape<S, R::Shape, I::D>: Shape,
-    {
-        let _ = at;
-        Typed::from_rule_result(concat([&self.array, b.as_untyped()], I::NUMBER as i32))
+    forward! {
+        /// Permutes the dims like [`Typed::transpose`], with the order as a type parameter only.
+        #[doc(hidden)]
+        pub fn permuted[P](&self) -> Typed<T, S::Out, V>
+        where [S: Permute<P>]
+            = self.array.transpose(S::ORDER);
+        /// Transposes a matrix.
+        pub fn t[R](&self) -> Typed<T, R, V>
+        where [
+            // with a projection as the result, rustc would say that the method does not exist
+            S: Permute<(D<1>, D<0>), Out = R>,
+            R: Shape,
+        ]
+            = self.array.transpose(S::ORDER);
+        /// Inserts a dim of size 1, `~`, which broadcasts in elementwise operations.
+        pub fn expand_dims[I: DimNumber](&self, at: I)
+            -> Typed<T, <S as Insert<I::D, Stretch>>::Out, V>
+        where [S: Insert<I::D, Stretch>]
+            = self.array.expand_dims(I::NUMBER);
+        /// Removes dim `at`, which must have size 1.
+        pub fn squeeze[I: DimNumber](&self, at: I) -> Typed<T, RemoveDim<S, I::D>, V>
+        where [S: DimAccess<I::D>, DimAt<S, I::D>: UnitDim]
+            = self.array.squeeze(I::NUMBER);
+        /// Concatenates two arrays along a dim. Their other dims and their sharding are equal.
+        ///
+        /// [`concat`](super::concat()) joins more than two.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![f32; 4@X, 3]>::ones(&Pod::mesh()?);
+        /// let y: T![f32; 4@X, 6] = x.concat(&x, D1);
+        /// let (a, b): (T![f32; 4@X, 2], T![f32; 4@X, 4]) = y.split::<N![2], N![4], _>(D1);
+        /// let c: T![f32; 4@X, 3] = y.slice::<N![1], N![4], _>(D1);
+        /// # let _ = (a, b, c);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn concat[R: TypedArray<Elem: SameElem<T>>, I: DimNumber](&self, b: &R, at: I)
+            -> Typed<T, ConcatShape<S, R::Shape, I::D>, AddOf<V, R::Sets>>
+        where [
+            R::Sets: AddRhs<V>,
+            S: DimAccess<I::D>,
+            R::Shape: DimAccess<I::D> + EqualExceptDim<I::D, S>,
+            DimAt<S, I::D>: JoinDim<DimAt<R::Shape, I::D>>,
+            ConcatShape<S, R::Shape, I::D>: Shape,
+        ]
+            = concat([&self.array, b.as_untyped()], I::NUMBER as i32);
     }
     /// Splits a dim into two pieces, whose sizes add up to it; [`Typed::split_into`] splits it into
     /// more.
@@ -131,14 +110,11 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let mut next = || parts.next().unwrap_or_else(|| self.array.clone());
         (Typed::from_rule_result(next()), Typed::from_rule_result(next()))
     }
-    /// Reverses the elements along a dim.
-    #[track_caller]
-    pub fn flip<I: DimNumber>(&self, at: I) -> Self
-    where
-        S: DimAccess<I::D>,
-    {
-        let _ = at;
-        Typed::from_rule_result(self.array.flip(I::NUMBER))
+    forward! {
+        /// Reverses the elements along a dim.
+        pub fn flip[I: DimNumber](&self, at: I) -> Self
+        where [S: DimAccess<I::D>]
+            = self.array.flip(I::NUMBER);
     }
     /// Requires a valid shape, in which mesh axes divide the dims that they shard.
     pub fn well_formed(&self) -> &Self

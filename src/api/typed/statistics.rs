@@ -57,21 +57,13 @@ of_rows! {
     corrcoef;
 }
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Computes the mean over dims with weights of this array's shape and sharding.
-    ///
-    /// The dims are removed, or kept by `keep(..)`.
-    #[track_caller]
-    pub fn average<R: TypedArray<Elem: SameElem<T>>, I: ReduceDims<S>>(
-        &self,
-        weights: &R,
-        over: I,
-    ) -> Typed<T, I::Out, JoinOf<V, R::Sets>>
-    where
-        T: Float,
-        R::Shape: SameShape<S>,
-        R::Sets: JoinRhs<V>,
-    {
-        let _ = over;
-        Typed::from_rule_result(self.array.average(weights.as_untyped(), dims::<S, I>()))
+    forward! {
+        /// Computes the mean over dims with weights of this array's shape and sharding.
+        ///
+        /// The dims are removed, or kept by `keep(..)`.
+        pub fn average[R: TypedArray<Elem: SameElem<T>>, I: ReduceDims<S>](&self, weights: &R, over: I)
+            -> Typed<T, I::Out, JoinOf<V, R::Sets>>
+        where [T: Float, R::Shape: SameShape<S>, R::Sets: JoinRhs<V>]
+            = self.array.average(weights.as_untyped(), dims::<S, I>());
     }
 }

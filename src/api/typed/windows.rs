@@ -94,20 +94,14 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let spec = convert::spec::<<R::Shape as ConvToRhs<S, Q>>::Out, Q::Out>();
         Typed::from_rule_result(self.array.conv_to(w.as_untyped(), spec))
     }
-    /// Computes a transposed convolution with stride 1: over all windows that touch the array.
-    ///
-    /// A spatial dim of size n becomes one of n + k − 1; otherwise it is like [`Typed::conv`].
-    #[track_caller]
-    pub fn conv_transpose<R: TypedArray<Elem: SameElem<T>>>(
-        &self,
-        w: &R,
-    ) -> ConvResult<T, S, V, R, (), FullWindows>
-    where
-        T: Number,
-        R::Shape: ConvRhs<S, (), FullWindows>,
-        R::Sets: ProductRhs<V>,
-    {
-        Typed::from_rule_result(self.array.conv_transpose(w.as_untyped()))
+    forward! {
+        /// Computes a transposed convolution with stride 1: over all windows that touch the array.
+        ///
+        /// A spatial dim of size n becomes one of n + k − 1; otherwise it is like [`Typed::conv`].
+        pub fn conv_transpose[R: TypedArray<Elem: SameElem<T>>](&self, w: &R)
+            -> ConvResult<T, S, V, R, (), FullWindows>
+        where [T: Number, R::Shape: ConvRhs<S, (), FullWindows>, R::Sets: ProductRhs<V>]
+            = self.array.conv_transpose(w.as_untyped());
     }
 }
 
