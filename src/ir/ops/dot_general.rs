@@ -184,9 +184,7 @@ impl DotGeneral {
 }
 
 impl Primitive for DotGeneral {
-    fn name(&self) -> &'static str {
-        "dot_general"
-    }
+    described!(self, "dot_general", Linearity::Contraction);
     fn params(&self) -> String {
         let out = self.out_sharding.map(|o| format!(", out={o}")).unwrap_or_default();
         let preferred = self.accum_dtype.map(|d| format!(", preferred={d}")).unwrap_or_default();
@@ -222,9 +220,6 @@ impl Primitive for DotGeneral {
         f.operands = (0..2).map(|k| Dim::each(self.loops(k, ranks))).collect();
         f.results = vec![Dim::each(0..results[0].1.rank())];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Contraction
     }
     out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {

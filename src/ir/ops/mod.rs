@@ -4,6 +4,23 @@
 //! and the list [`PRIMITIVES`]. A missing rule is a compile error. Tests check that every primitive
 //! in the list is complete, and the list generates the tables of the book.
 
+/// Defines the name, the linearity and, if there are any, the parameters of a primitive.
+macro_rules! described {
+    ($this:ident, $name:expr, $linearity:expr $(, $params:expr)?) => {
+        fn name(&$this) -> &'static str {
+            $name
+        }
+        fn linearity(&$this) -> crate::ir::program::Linearity {
+            $linearity
+        }
+        $(
+            fn params(&$this) -> String {
+                $params
+            }
+        )?
+    };
+}
+
 pub mod along_axis;
 pub mod builder_ext;
 pub mod collective;

@@ -224,9 +224,6 @@ impl Primitive for RandomSplit {
 
 impl Primitive for RandomFoldIn {
     integer_rules!("random_fold_in", Elementwise);
-    fn params(&self) -> String {
-        String::new()
-    }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("random_fold_in", operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
@@ -255,9 +252,6 @@ impl Primitive for RandomFoldIn {
 
 impl Primitive for RandomKeyData {
     integer_rules!("random_key_data", Broadcast);
-    fn params(&self) -> String {
-        String::new()
-    }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_key_data", operands, 1)?[0];
         check_key("random_key_data", ty)?;
@@ -293,9 +287,6 @@ impl Primitive for RandomKeyData {
 
 impl Primitive for RandomWrap {
     integer_rules!("random_wrap", Plain);
-    fn params(&self) -> String {
-        String::new()
-    }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_wrap", operands, 1)?[0];
         let [lead @ .., 2] = &ty.shape[..] else {

@@ -146,9 +146,6 @@ pub struct TransposeArgs<'a> {
 pub trait Primitive: DynEqHash + fmt::Debug + Send + Sync {
     /// Returns the name, as programs print it.
     fn name(&self) -> &'static str;
-    /// Returns the parameters, as programs print them: `axes=[0]`.
-    /// The text is for readers only. Parameters that it leaves out still make primitives different.
-    fn params(&self) -> String;
     /// Returns the element types and shapes of the results.
     /// Returns an error for operands of wrong rank, size or element type.
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault>;
@@ -168,6 +165,12 @@ pub trait Primitive: DynEqHash + fmt::Debug + Send + Sync {
     /// Returns the definition of each result, element by element.
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest>;
 
+    /// Returns the parameters, as programs print them: `axes=[0]`.
+    /// The text is for readers only. Parameters that it leaves out still make primitives different.
+    /// Defaults to no text.
+    fn params(&self) -> String {
+        String::new()
+    }
     /// Returns the types of the results.
     /// The default infers them from the factors. Operations whose result types do not follow from
     /// factors override this method.

@@ -31,12 +31,12 @@ pub struct Recurrence {
 }
 
 impl Primitive for Recurrence {
-    fn name(&self) -> &'static str {
-        "recurrence"
-    }
-    fn params(&self) -> String {
+    described!(
+        self,
+        "recurrence",
+        Linearity::Product,
         format!("axis={}, reverse={}", self.axis, self.reverse)
-    }
+    );
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let x = arity("recurrence", operands, 2)?[0];
         common_dtype(operands, 0)?;
@@ -47,9 +47,6 @@ impl Primitive for Recurrence {
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         factors(operands, self.axis, 1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Product
     }
     /// Infers the types from the factors, and rejects unreduced decays.
     /// The primitive is linear in the gains only.

@@ -71,21 +71,13 @@ fn same_sharding(operands: &[ArrayType], axis: usize, results: usize) -> Factors
 }
 
 impl Primitive for Sort {
-    fn name(&self) -> &'static str {
-        "sort"
-    }
-    fn params(&self) -> String {
-        format!("dimension={}, keys={}", self.axis, self.keys)
-    }
+    described!(self, "sort", Linearity::None, format!("dimension={}, keys={}", self.axis, self.keys));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check("sort", operands, self.axis, self.keys)?;
         Ok(operands.iter().map(|o| (o.ty.dtype, o.ty.shape.clone())).collect())
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         same_sharding(operands, self.axis, operands.len())
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         // the same row kernel returns the indices, so that both results are computed together
@@ -109,21 +101,13 @@ impl Primitive for Sort {
 }
 
 impl Primitive for Argsort {
-    fn name(&self) -> &'static str {
-        "argsort"
-    }
-    fn params(&self) -> String {
-        format!("dimension={}, keys={}", self.axis, self.keys)
-    }
+    described!(self, "argsort", Linearity::None, format!("dimension={}, keys={}", self.axis, self.keys));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check("argsort", operands, self.axis, self.keys)?;
         Ok(vec![(DType::I32, operands[0].ty.shape.clone())])
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         same_sharding(operands, self.axis, 1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     crate::ir::ops::structural::no_derivative!("argsort");
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {

@@ -26,12 +26,7 @@ pub struct TopK {
 }
 
 impl Primitive for TopK {
-    fn name(&self) -> &'static str {
-        "top_k"
-    }
-    fn params(&self) -> String {
-        format!("k={}, axis={}", self.k, self.axis)
-    }
+    described!(self, "top_k", Linearity::None, format!("k={}, axis={}", self.k, self.axis));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let x = arity("top_k", operands, 1)?[0];
         check_axis(self.axis, operands)?;
@@ -57,9 +52,6 @@ impl Primitive for TopK {
         f.operands = vec![Dim::each(0..x.rank())];
         f.results = vec![Dim::each((0..x.rank()).map(|d| if d == self.axis { best } else { d })); 2];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn jvp(&self, JvpArgs { builder: b, tangents, outputs, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let t = tangents[0].as_ref().map(|t| b.pick_along(&outputs[1], t, self.axis)).transpose()?;

@@ -101,12 +101,7 @@ impl CustomPrim {
 }
 
 impl Primitive for CustomLin {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn params(&self) -> String {
-        "tangents".into()
-    }
+    described!(self, self.name, Linearity::None, "tangents".into());
     fn shapes(&self, _: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         Ok(self.types.iter().map(|ty| (ty.dtype, ty.shape.clone())).collect())
     }
@@ -120,9 +115,6 @@ impl Primitive for CustomLin {
         let operands = operands.iter().map(|ty| each(&ty.shape)).collect();
         let results = results.iter().map(|(_, shape)| each(shape)).collect();
         Factors { operands, results, ..f }
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn jvp(&self, JvpArgs { builder: b, .. }: JvpArgs<'_>) -> Result<Tangents> {
         Err(self.reverse_only_error(b))

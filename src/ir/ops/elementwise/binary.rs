@@ -241,9 +241,6 @@ impl Primitive for Binary {
     fn name(&self) -> &'static str {
         self.row().0
     }
-    fn params(&self) -> String {
-        String::new()
-    }
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity(self.name(), operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;

@@ -121,12 +121,7 @@ impl Primitive for Convert {
 }
 
 impl Primitive for Bitcast {
-    fn name(&self) -> &'static str {
-        "bitcast_convert_type"
-    }
-    fn params(&self) -> String {
-        format!("dtype={}", self.dtype)
-    }
+    described!(self, "bitcast_convert_type", Linearity::None, format!("dtype={}", self.dtype));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity(self.name(), operands, 1)?[0];
         let (from, to) = (ty.dtype, self.dtype);
@@ -152,9 +147,6 @@ impl Primitive for Bitcast {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise

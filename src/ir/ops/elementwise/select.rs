@@ -53,12 +53,7 @@ fn common_shape(
 }
 
 impl Primitive for Select {
-    fn name(&self) -> &'static str {
-        "select"
-    }
-    fn params(&self) -> String {
-        String::new()
-    }
+    described!(self, "select", Linearity::Select);
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("select", operands, 3)?;
         // A literal takes the shape of the other operand.
@@ -76,9 +71,6 @@ impl Primitive for Select {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1).with_rule_for_all(ExplicitRule::MustMatch)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Select
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise
@@ -128,12 +120,7 @@ impl Primitive for Select {
 }
 
 impl Primitive for Clamp {
-    fn name(&self) -> &'static str {
-        "clamp"
-    }
-    fn params(&self) -> String {
-        String::new()
-    }
+    described!(self, "clamp", Linearity::None);
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("clamp", operands, 3)?;
         let shape = common_shape(operands, 1, |k| k != 1)?;
@@ -143,9 +130,6 @@ impl Primitive for Clamp {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1).with_rule_for_all(ExplicitRule::MustMatch)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn priority(&self) -> Priority {
         Priority::Elementwise

@@ -137,9 +137,7 @@ fn with_leading_batch_dim(batch_dims: &[usize], batch: &VmapArgs<'_>, first: usi
 }
 
 impl Primitive for DynamicSlice {
-    fn name(&self) -> &'static str {
-        "dynamic_slice"
-    }
+    described!(self, "dynamic_slice", Linearity::Indexed(1));
     fn params(&self) -> String {
         let lead = if self.batch_dims.is_empty() {
             String::new()
@@ -166,9 +164,6 @@ impl Primitive for DynamicSlice {
         dims.extend(start_index_dims(&operands[1..], &self.batch_dims));
         let result = (0..x.rank()).map(|d| Dim::mapped(d, at(d))).collect();
         Factors { operands: dims, results: vec![result], ..Factors::from_sizes(x) }
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Indexed(1)
     }
     fn priority(&self) -> Priority {
         Priority::DynamicSlice

@@ -14,9 +14,6 @@ pub struct Cholesky;
 
 impl Primitive for Cholesky {
     matrix_op_rules!("cholesky");
-    fn params(&self) -> String {
-        String::new()
-    }
     fn named_op(&self, _: &[ArrayType]) -> Option<NamedOp> {
         Some(NamedOp::Cholesky)
     }

@@ -25,9 +25,6 @@ pub struct Cofactors;
 
 impl Primitive for Det {
     matrix_op_rules!("det");
-    fn params(&self) -> String {
-        String::new()
-    }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let slopes = b.emit_matrix_op(Cofactors, &operands[0])?;
@@ -37,9 +34,6 @@ impl Primitive for Det {
 
 impl Primitive for Slogdet {
     matrix_op_rules!("slogdet");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// Returns tr(a⁻¹ ȧ) as the tangent of the logarithm; the sign has no tangent.
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None; 2]) };
@@ -51,9 +45,6 @@ impl Primitive for Slogdet {
 
 impl Primitive for Cofactors {
     matrix_op_rules!("cofactors");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// Returns (C·⟨C, ȧ⟩ − C ȧᵀ C) / det.
     ///
     /// The result is NaN if the determinant is 0 up to the rounding error of its computation.

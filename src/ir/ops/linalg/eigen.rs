@@ -19,9 +19,6 @@ pub struct Eigvalsh;
 
 impl Primitive for Eigh {
     matrix_op_rules!("eigh");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// With M = vᵀ ȧ v, returns ẇ = diag(M) and v̇ = v·(F∘M), where F_ij = 1/(w_j − w_i), F_ii = 0.
     fn jvp(&self, JvpArgs { builder: b, tangents, outputs, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None; 2]) };
@@ -46,9 +43,6 @@ impl Primitive for Eigh {
 
 impl Primitive for Eigvalsh {
     matrix_op_rules!("eigvalsh");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// Returns the eigenvalue tangents of [`Eigh`].
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

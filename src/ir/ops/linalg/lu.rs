@@ -19,9 +19,6 @@ pub struct Lu;
 
 impl Primitive for Lu {
     matrix_op_rules!("lu");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// With M = L⁻¹ ȧ U⁻¹, returns L̇ = L·tril(M, −1) and U̇ = triu(M)·U.
     ///
     /// A factor that is not square is extended with the identity matrix.

@@ -55,9 +55,6 @@ impl Primitive for Solve {
 
 impl Primitive for Inv {
     matrix_op_rules!("inv");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// Returns −y ȧ y.
     fn jvp(&self, JvpArgs { builder: b, tangents, outputs, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

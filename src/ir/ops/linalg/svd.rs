@@ -84,9 +84,6 @@ impl Primitive for Svd {
 
 impl Primitive for Svdvals {
     matrix_op_rules!("svdvals");
-    fn params(&self) -> String {
-        String::new()
-    }
     /// Returns the diagonal of uᵀ ȧ v.
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

@@ -269,9 +269,7 @@ impl Conv {
 }
 
 impl Primitive for Conv {
-    fn name(&self) -> &'static str {
-        "conv_general_dilated"
-    }
+    described!(self, "conv_general_dilated", Linearity::Contraction);
     fn params(&self) -> String {
         let pair = |p: &[Vec<usize>; 2]| format!("({}, {})", format_list(&p[0]), format_list(&p[1]));
         let batch =
@@ -337,9 +335,6 @@ impl Primitive for Conv {
         f.operands = vec![x, Dim::each(self.loops(1, ranks))];
         f.results = vec![Dim::each(0..results[0].1.rank())];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Contraction
     }
     out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {

@@ -259,12 +259,7 @@ pub struct WindowExtreme {
 }
 
 impl Primitive for WindowExtreme {
-    fn name(&self) -> &'static str {
-        "window_extreme"
-    }
-    fn params(&self) -> String {
-        self.windows.format_params()
-    }
+    described!(self, "window_extreme", Linearity::None, self.windows.format_params());
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let (x, y) = (arity(self.name(), operands, 2)?[0], &operands[1].ty);
         DTypeClass::Float.check(operands, 0)?;
@@ -279,9 +274,6 @@ impl Primitive for WindowExtreme {
         let mut f = self.windows.factors(&operands[0].shape, &results[0].1);
         f.operands.push(Dim::each(0..results[0].1.len()));
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     no_derivative!("window_extreme");
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
@@ -337,12 +329,12 @@ pub struct WindowPick {
 }
 
 impl Primitive for WindowPick {
-    fn name(&self) -> &'static str {
-        if self.transposed { "window_place" } else { "window_pick" }
-    }
-    fn params(&self) -> String {
+    described!(
+        self,
+        if self.transposed { "window_place" } else { "window_pick" },
+        Linearity::Select,
         format!("{}{}", self.windows.format_params(), format_out_sharding(self.out_sharding))
-    }
+    );
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let (at, x) = (arity(self.name(), operands, 2)?[0], &operands[1].ty);
         DTypeClass::Number.check(operands, 1)?;
@@ -359,9 +351,6 @@ impl Primitive for WindowPick {
         let at = if self.transposed { f.operands[0].clone() } else { f.results[0].clone() };
         f.operands.insert(0, at);
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Select
     }
     out_sharding_rules!();
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
