@@ -278,7 +278,6 @@ pub use api::{trace, transform};
 #[doc(inline)]
 pub use exec::{engine, runtime};
 #[doc(inline)]
-pub use ir::program;
 #[doc(hidden)]
 pub use ir::{grad, ops, vmap};
 #[doc(inline)]
@@ -351,7 +350,7 @@ pub use exec::engine::{EngineKind, default_flush_subnormals, set_default_flush_s
 #[doc(inline)]
 pub use ir::ops::collective::PcastTo;
 #[doc(inline)]
-pub use ir::program::{CheckpointPolicy, Phase, ScopePath};
+pub use ir::program::{self, CheckpointPolicy, Phase, ScopePath};
 #[doc(inline)]
 pub use partition::{Collective, CollectiveKind, Collectives, Memory, MemoryClass, MemoryEntry};
 

@@ -12,9 +12,7 @@
 //! Under a sanitizer, nothing is pooled: each buffer is an allocation of exactly its size, which
 //! is freed when the buffer is dropped.
 
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::types::Element;
-use crate::core::util::small_sort;
+use crate::core::{Element, ErrorKind, Fault, util::small_sort};
 use crate::kernels::copy_slice;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;

@@ -7,8 +7,7 @@
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
 use super::float::FloatElement;
-use crate::core::scalar_op::ScalarOp;
-use crate::core::types::DType;
+use crate::core::{DType, ScalarOp};
 use num_complex::Complex;
 use std::marker::PhantomData;
 use std::ops::{Add, Mul, Neg, Sub};

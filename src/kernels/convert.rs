@@ -6,7 +6,8 @@
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
 use super::half_float::CHUNK_ELEMENTS;
-use crate::core::types::{DType, f64_to_f32_odd, i128_to_f64_odd};
+use crate::core::DType;
+use crate::core::types::{f64_to_f32_odd, i128_to_f64_odd};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! Detection of the processor's vector instructions, and functions compiled for each level of them.
 
-use crate::core::diagnostic::Fault;
+use crate::core::Fault;
 use std::sync::OnceLock;
 
 /// The level of vector instructions that kernels are compiled for.

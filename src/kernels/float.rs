@@ -2,7 +2,7 @@
 
 use super::elementwise::{BroadcastFn, Constants, ElementFn, KernelVariant, pick, plain, scalar};
 use super::{BroadcastOp, SliceKernel, math64};
-use crate::core::scalar_op::ScalarOp;
+use crate::core::ScalarOp;
 use std::marker::PhantomData;
 use std::ops::{Add, Mul};
 

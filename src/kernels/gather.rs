@@ -5,7 +5,7 @@
 //! is used; otherwise every row would wait for memory.
 
 use super::reduce::CombineOp;
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::kernels::cpu::{IsaLevel, for_each_isa};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 

@@ -23,7 +23,7 @@ mod tests;
 
 use super::buffer::Buffer;
 use super::cpu;
-use crate::core::types::DType;
+use crate::core::DType;
 use gemv::{columns as columns_body, dots as dots_body};
 use num_complex::Complex;
 

@@ -3,7 +3,7 @@
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow};
 use super::float::{FloatElement, KernelMaker};
-use crate::core::scalar_op::ScalarOp;
+use crate::core::ScalarOp;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 

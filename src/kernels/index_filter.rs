@@ -6,7 +6,7 @@
 use super::gather::IndexSpec;
 #[cfg(not(target_family = "wasm"))]
 use super::reduce::CombineOp;
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::kernels::cpu::IsaLevel;
 
 /// The maximum number of indices that are selected at a time.

@@ -6,8 +6,7 @@
 
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, pick, scalar};
-use crate::core::scalar_op::ScalarOp;
-use crate::core::types::DType;
+use crate::core::{DType, ScalarOp};
 use std::marker::PhantomData;
 
 /// Integers, signed or unsigned.

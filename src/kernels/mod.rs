@@ -49,10 +49,9 @@ pub use reduce::MergeStack;
 pub use sorted_scatter::{AddCursor, AddSorted, SortedUpdatesView};
 pub use weighted_sum::{MAX_TERMS, MIN_TERMS as FEWEST_TERMS, TermFactors, WeightedSumKernel};
 
-use crate::core::scalar_op::{Reducer, ScalarOp};
 #[cfg(test)]
 use crate::core::types::Scalar;
-use crate::core::types::{DType, with_dtype};
+use crate::core::{DType, Reducer, ScalarOp, types::with_dtype};
 use cpu::IsaLevel;
 use elementwise::KernelVariant;
 

@@ -1,7 +1,6 @@
 //! Pairwise combination of partial values, in the fixed tree order that all collectives use.
 
-use crate::core::scalar_op::Reducer;
-use crate::core::types::DType;
+use crate::core::{DType, Reducer};
 use crate::kernels;
 
 /// The number of elements that are combined at a time, in total over all operands.

@@ -9,8 +9,7 @@ mod views;
 
 pub use views::{RowInput, RowOutput, RowOutputs};
 
-use crate::core::diagnostic::Fault;
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::{DType, Fault, Scalar, Shape};
 use crate::kernels::flush_mode::FlushMode;
 use std::cell::Cell;
 use std::fmt;

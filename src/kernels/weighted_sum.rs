@@ -5,7 +5,7 @@
 
 use super::elementwise::{KernelVariant, uninit_slice};
 use super::float::FloatElement;
-use crate::core::types::DType;
+use crate::core::DType;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::cpu::IsaLevel;
 use crate::kernels::cpu::for_each_isa;

@@ -1,6 +1,6 @@
 //! Accesses over boxes of loop indices: the boxes of a value that they read, and their composition.
 
-use crate::ir::program::loop_nest::{Access, AccessPiece, AffineExpr, LoopNest, Source, StridedRange};
+use crate::ir::program::{Access, AccessPiece, AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::boxes::{Interval, Region, full, subtract, volume};
 use crate::partition::program::Slot;
 use crate::partition::progression::{IndexSet, clip_set, hull, set_of_levels};

@@ -1,7 +1,6 @@
 //! The collectives of a program: their kinds, sizes and causes.
 
-use crate::core::diagnostic::SourceLocation;
-use crate::core::mesh::Axes;
+use crate::core::{Axes, SourceLocation};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{SpmdProgram, StepOrigin};

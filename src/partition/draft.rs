@@ -1,10 +1,9 @@
 //! Drafts: a program's stored values and steps before loops have layouts.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::sub_axes::num_shards;
-use crate::core::types::{DType, Scalar, Shape};
-use crate::ir::program::loop_nest::{
+use crate::core::{
+    Axes, DType, Error, ErrorKind, Fault, Mesh, Result, Scalar, Shape, sharding::sub_axes::num_shards,
+};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, ScalarCode, Source, StridedRange,
 };
 use crate::partition::collective::{CollectiveKind, Collectives};

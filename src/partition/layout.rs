@@ -1,7 +1,8 @@
 //! Layouts: which block of a stored value each device holds.
 
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, num_shards};
-use crate::ir::program::loop_nest::Reducer;
+use crate::core::sharding::sub_axes::{canonicalize, num_shards};
+use crate::core::{SubAxes, SubAxis};
+use crate::ir::program::Reducer;
 
 /// The layout of one dimension or loop.
 ///

@@ -1,8 +1,7 @@
 //! Prints per-device programs as text, one line per step.
 
-use crate::core::mesh::Mesh;
-use crate::core::sharding::{SubAxis, sub_axes};
-use crate::ir::program::loop_nest::{
+use crate::core::{Mesh, SubAxis, sharding::sub_axes};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, Reducer, ScalarArg, ScalarCode, Source,
     StridedRange,
 };

@@ -3,11 +3,8 @@
 //! The program contains no per-device data: what a device does in a step follows from its position
 //! in the mesh and from the layouts.
 
-use crate::core::diagnostic::SourceLocation;
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Shape};
-use crate::ir::program::loop_nest::{LoopNest, Reducer};
-use crate::ir::program::{Phase, ScopePath};
+use crate::core::{Axes, DType, Mesh, Shape, SourceLocation};
+use crate::ir::program::{LoopNest, Phase, Reducer, ScopePath};
 use crate::partition::layout::{DimLayout, Layout};
 
 /// The index of a stored value in [`SpmdProgram::slots`].

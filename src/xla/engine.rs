@@ -6,17 +6,16 @@
 //! the collectives and the order in which sums are evaluated, so results may differ from those of
 //! the built-in engines in the last digits. (Feature `xla`.)
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::sharding::sub_axes::{SubAxis, num_shards};
-use crate::core::types::{ArrayType, DType, Scalar, ScalarElement, Shape, with_dtype};
+use crate::core::{
+    ArrayType, DType, Error, ErrorKind, Fault, Result, Scalar, ScalarElement, Shape, SourceLocation, SubAxis,
+    sharding::sub_axes::num_shards, types::with_dtype,
+};
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
 use crate::exec::runtime::parallel_copy::{extract_block, write_block};
 use crate::exec::runtime::{ArrayData, Buffer, ForeignValue, check_available};
 use crate::ir::program::{Input, Placement, Program};
-use crate::xla::pjrt;
-use crate::xla::pjrt::{Client, DeviceBuffer};
-use crate::xla::stablehlo;
-use crate::xla::stablehlo::{ModuleInput, Options};
+use crate::xla::pjrt::{self, Client, DeviceBuffer};
+use crate::xla::stablehlo::{self, ModuleInput, Options};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -10,13 +10,9 @@ use super::operand::{self, Operand, Term};
 use super::take::IndexMode;
 use super::{Array, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Shape, Spec, TypePart};
 use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::{CallSite, Literal};
+use crate::ir::program::{CallSite, Literal, Reducer};
 
 /// # Slices and updates
 impl Array {

@@ -1,6 +1,6 @@
 //! Files that are replaced atomically, and regular files that are read.
 
-use crate::core::diagnostic::{self, Fault};
+use crate::core::{Fault, diagnostic};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};

@@ -4,8 +4,7 @@
 
 use super::{Array, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType, ErrorKind, Fault};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 

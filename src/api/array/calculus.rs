@@ -3,8 +3,7 @@
 use super::windows::{ConvOptions, Padding};
 use super::{Array, Operand, Term, dims::resolve_dim, errors, operand, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType, ErrorKind, Fault};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;

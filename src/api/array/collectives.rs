@@ -7,13 +7,10 @@
 use super::dims::resolve_dim;
 use super::{Array, prims};
 use crate::api::trace::{Setting, apply1, poison, setting};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::{Axes, Axis, AxisType};
-use crate::core::types::DType;
+use crate::core::{Axes, Axis, AxisType, DType, Fault, Result};
 use crate::ir::ops::collective::{AllGatherTo, PcastTo};
 use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::{CallSite, Prim};
+use crate::ir::program::{CallSite, Prim, Reducer};
 use std::collections::HashSet;
 
 /// The array dimension that a collective gathers into or scatters from.

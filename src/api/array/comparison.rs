@@ -1,8 +1,7 @@
 //! Comparison of whole arrays: elementwise closeness, and equality as a host value.
 
 use super::{Array, Operand, Term};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{DType, Scalar, with_dtype};
+use crate::core::{DType, Error, ErrorKind, Fault, Result, Scalar, types::with_dtype};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::CallSite;
 use std::panic::Location;

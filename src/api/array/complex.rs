@@ -5,8 +5,7 @@
 
 use super::Array;
 use super::operand::Operand;
-use crate::core::diagnostic::{Result, SourceLocation};
-use crate::core::types::DType;
+use crate::core::{DType, Result, SourceLocation};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::CallSite;
 

@@ -7,7 +7,7 @@ use super::dims::resolve_dim;
 use super::operand::{self, Term};
 use super::{Array, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::{ErrorKind, Fault};
 use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;
 

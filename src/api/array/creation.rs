@@ -8,10 +8,11 @@ use super::operand::{self, Operand, Term};
 use super::sharding::placed_type;
 use super::{Array, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, innermost, poison};
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::{Sharding, Spec, check_divides, check_spec};
-use crate::core::types::{ArrayType, DType, Element, Scalar, ScalarElement, Shape, with_dtype};
+use crate::core::sharding::{check_divides, check_spec};
+use crate::core::{
+    ArrayType, Axes, AxisType, DType, Element, ErrorKind, Fault, Scalar, ScalarElement, Shape, Sharding,
+    Spec, TypePart, types::with_dtype,
+};
 use crate::exec::runtime::{ArrayData, check_available};
 use crate::ir::ops::collective::PcastTo;
 use crate::ir::ops::elementwise::Binary;

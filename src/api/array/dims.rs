@@ -4,7 +4,7 @@
 //! integers several, and `..` all of them.
 
 use super::Array;
-use crate::core::diagnostic::Fault;
+use crate::core::Fault;
 use std::ops::RangeFull;
 
 /// A list of array dimensions: `0`, `-1` (the last), `[0, 1]`, or `..` (all of them).

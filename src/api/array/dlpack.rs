@@ -6,8 +6,7 @@
 //! it is dropped. Tensors of other layouts are copied.
 
 use super::Array;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{DType, Shape};
+use crate::core::{DType, Error, ErrorKind, Fault, Result, Shape};
 use crate::exec::runtime::parallel_copy::for_each_run;
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
 use crate::kernels;

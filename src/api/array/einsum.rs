@@ -8,11 +8,9 @@ use super::operand::{self, Term};
 use super::products::DotOptions;
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault, pluralize};
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::types::{DType, Precision};
-use crate::core::util::small_sort;
+use crate::core::{
+    Axes, Axis, DType, ErrorKind, Fault, Precision, Spec, diagnostic::pluralize, util::small_sort,
+};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::program::{CallSite, UserOperand};

@@ -6,13 +6,9 @@
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, apply1_ref};
-use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, Axes, Axis, DType, ErrorKind, Fault, Mesh, Scalar, Shape, Spec, TypePart};
 use crate::ir::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
-use crate::ir::program::typing::suggest::reshard_operands_help;
-use crate::ir::program::{CallSite, UserOperand};
+use crate::ir::program::{CallSite, UserOperand, typing::suggest::reshard_operands_help};
 use std::sync::Arc;
 
 impl Array {

@@ -2,10 +2,7 @@
 //!
 //! Methods that check shardings before they apply a primitive return these errors.
 
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, AxisType, ErrorKind, Fault, Spec};
 
 /// Returns the error for two dimensions that must be sharded the same way, but are not.
 ///

@@ -5,11 +5,9 @@
 
 use super::{Array, GatherDims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::sharding::Spec;
-use crate::core::types::Shape;
+use crate::core::{Shape, Spec};
 use crate::ir::ops::indexing::{Gather, Scatter, fill_value};
-use crate::ir::program::CallSite;
-use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::{CallSite, Reducer};
 use std::sync::Arc;
 
 /// # Gather and scatter

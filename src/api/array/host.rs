@@ -6,10 +6,11 @@
 use super::sharding::{abstract_mesh_error, placed_type};
 use super::{Array, prims};
 use crate::api::trace::{apply1, poison};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::mesh::Axes;
-use crate::core::sharding::{Sharding, blocks_unchecked, check_unreduced_dtype};
-use crate::core::types::{ArrayType, DType, Element, Shape, with_dtype};
+use crate::core::sharding::{blocks_unchecked, check_unreduced_dtype};
+use crate::core::{
+    ArrayType, Axes, DType, Element, Error, ErrorKind, Fault, Result, Shape, Sharding, SourceLocation,
+    types::with_dtype,
+};
 use crate::exec::runtime::parallel_copy::{
     all_pairs, block_runs, to_contiguous, to_vec, to_vec_with, write_runs,
 };

@@ -7,8 +7,7 @@
 use super::operand::Term;
 use super::take::AdvancedIndex;
 use super::{Array, dims};
-use crate::core::diagnostic::{ErrorKind, Fault, pluralize};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Shape, diagnostic::pluralize};
 use std::ops::{Range, RangeFull};
 
 /// An index into an array, written with [`crate::ix!`].

@@ -9,10 +9,7 @@ use super::creation::fresh_type;
 use super::errors::needs_unsharded_dim;
 use super::products::DotOptions;
 use crate::api::trace::{apply, apply1, carried_errors, poison};
-use crate::core::diagnostic::Fault;
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, Axes, DType, Fault, Scalar, Spec};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::linalg::{
     Cholesky, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals, TriangularSolve,

@@ -9,10 +9,7 @@ use super::index_expr::{Index, ResolvedIndex, SliceStart};
 use super::operand::{Operand, Term};
 use super::{Array, prims};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, Axes, AxisType, DType, ErrorKind, Fault, Spec};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 

@@ -5,7 +5,7 @@ use super::products::DotOptions;
 use super::reductions::Extreme;
 use super::{Array, Dims, Operand, Term, errors};
 use crate::api::trace::apply1;
-use crate::core::types::Scalar;
+use crate::core::Scalar;
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::ops::linalg::Solve;
 use crate::ir::program::CallSite;

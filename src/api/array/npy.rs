@@ -6,8 +6,7 @@
 
 use super::Array;
 use super::atomic_file::{data_error, open_regular, write_atomically};
-use crate::core::diagnostic::{Cursor, Error, Fault, Result, SourceLocation};
-use crate::core::types::{ArrayType, DType, Shape, with_dtype};
+use crate::core::{ArrayType, Cursor, DType, Error, Fault, Result, Shape, SourceLocation, types::with_dtype};
 use crate::exec::runtime::{ArrayData, Buffer, check_available, parallel_copy, try_vec_with_capacity};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;

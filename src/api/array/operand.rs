@@ -5,8 +5,7 @@
 
 use super::Array;
 use crate::api::trace::{ArrayOrLiteral, apply, carried_errors, poison};
-use crate::core::diagnostic::Fault;
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Fault, Scalar};
 use crate::ir::program::{CallSite, Literal, Prim, UserOperand};
 use num_complex::Complex;
 use smallvec::SmallVec;

@@ -6,8 +6,7 @@
 use super::concat::concat_at;
 use super::{Array, errors, prims};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::{ErrorKind, Fault, pluralize};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, ErrorKind, Fault, diagnostic::pluralize};
 use crate::ir::program::CallSite;
 
 /// The elements that [`Array::pad_with`] adds at the ends of a dimension.

@@ -7,9 +7,7 @@
 use super::windows::{Padding, window_geometry};
 use super::{Array, prims};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::Fault;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Scalar};
+use crate::core::{ArrayType, Fault, Scalar, Spec};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::windows::{ReduceWindow, Windows};

@@ -5,9 +5,9 @@
 
 use super::contraction::Contraction;
 use crate::api::trace::Setting;
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Precision, Scalar, Shape, default_matmul_precision};
+use crate::core::{
+    ArrayType, Axes, DType, Mesh, Precision, Scalar, Shape, Spec, types::default_matmul_precision,
+};
 use crate::ir::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Recurrence, Sort, TopK};
 use crate::ir::ops::collective::{
     AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
@@ -21,8 +21,7 @@ use crate::ir::ops::reduce::{Reduce, Reduction};
 use crate::ir::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
 use crate::ir::ops::sharding::{Constrain, Reshard};
 use crate::ir::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
-use crate::ir::program::Prim;
-use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::{Prim, Reducer};
 use std::sync::Arc;
 
 /// Returns the `select` primitive.

@@ -7,8 +7,7 @@ use super::contraction::Contraction;
 use super::operand::{self, Term};
 use super::{Array, errors, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Precision};
+use crate::core::{ArrayType, DType, Precision, Spec};
 use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;
 

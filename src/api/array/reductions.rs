@@ -6,9 +6,7 @@
 use super::dims::Dims;
 use super::{Array, Operand, Term, prims};
 use crate::api::trace::apply1;
-use crate::core::sharding::Spec;
-use crate::core::types::DType;
-use crate::core::util::small_sort;
+use crate::core::{DType, Spec, util::small_sort};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::ops::reduce::{Reduction, empty_dim_fault};
 use crate::ir::program::CallSite;

@@ -4,7 +4,7 @@
 //! from zero. The methods in this module follow NumPy, and are composed of these operators.
 
 use super::{Array, Operand, Term};
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Scalar};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::CallSite;
 

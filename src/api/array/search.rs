@@ -7,14 +7,11 @@ use super::operand::{self, Operand};
 use super::take::{GatherIndices, explicit_spec, index_vectors};
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Scalar, Spec};
 use crate::ir::ops::along_axis::CumulativeOp;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::indexing::GatherDims;
-use crate::ir::program::CallSite;
-use crate::ir::program::loop_nest::OutOfBounds;
+use crate::ir::program::{CallSite, OutOfBounds};
 
 /// # Searching
 impl Array {

@@ -7,14 +7,10 @@ use super::operand::{self, Operand};
 use super::take::{GatherIndices, IndexOptions, check_integers, explicit_spec, index_vectors};
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::{Axes, DType, ErrorKind, Fault, Scalar, Shape, Spec};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::indexing::GatherDims;
-use crate::ir::program::CallSite;
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
+use crate::ir::program::{CallSite, OutOfBounds, Reducer};
 
 /// The reducer of a segment reduction.
 #[derive(Clone, Copy)]

@@ -6,11 +6,10 @@ use super::dims::Dims;
 use super::operand::{self, Operand, Term};
 use super::{Array, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, Repr, apply1, innermost};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, TypePart, pluralize};
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::core::util::small_sort;
+use crate::core::{
+    ArrayType, Axes, Axis, DType, Error, ErrorKind, Fault, Shape, Spec, TypePart, diagnostic::pluralize,
+    util::small_sort,
+};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 

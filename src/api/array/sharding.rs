@@ -6,10 +6,11 @@
 use super::{Array, prims};
 use crate::api::display::Picture;
 use crate::api::trace::{Repr, apply1, innermost, setting};
-use crate::core::diagnostic::{Error, Fault, Result};
-use crate::core::mesh::{AxisType, DeviceId, Mesh, first_devices};
-use crate::core::sharding::{Sharding, Spec, blocks_unchecked, check_divides, check_spec};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::sharding::{blocks_unchecked, check_divides, check_spec};
+use crate::core::{
+    ArrayType, AxisType, DType, DeviceId, Error, Fault, Mesh, Result, Shape, Sharding, Spec,
+    mesh::first_devices,
+};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 

@@ -2,7 +2,7 @@
 
 use super::Array;
 use super::creation::{check_requested_sharding, check_vector, from_data, reject_type};
-use crate::core::types::{ArrayType, Scalar, ScalarElement, with_dtype};
+use crate::core::{ArrayType, Scalar, ScalarElement, types::with_dtype};
 use crate::exec::runtime::{ArrayData, try_collect};
 use crate::ir::program::CallSite;
 use std::ops::Range;

@@ -8,13 +8,9 @@ use super::dims::resolve_dim;
 use super::operand;
 use super::{Array, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, Axes, AxisType, DType, ErrorKind, Fault, Shape, Spec};
 use crate::ir::ops::indexing::{Gather, GatherDims, Scatter, fill_value};
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
-use crate::ir::program::{CallSite, UserOperand};
+use crate::ir::program::{CallSite, OutOfBounds, Reducer, UserOperand};
 use std::sync::Arc;
 
 /// How to treat out-of-bounds indices.

@@ -4,9 +4,7 @@
 
 use super::{Array, Contraction, Term, operand, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::sharding::Spec;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, ErrorKind, Fault, Spec};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 use std::borrow::Borrow;

@@ -6,10 +6,9 @@
 use super::operand::{self, Term};
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Precision, Shape, default_matmul_precision};
+use crate::core::{
+    ArrayType, Axes, DType, ErrorKind, Fault, Precision, Shape, Spec, types::default_matmul_precision,
+};
 use crate::ir::ops::windows::{Conv, Window, dilated_size};
 use crate::ir::program::{CallSite, Prim, UserOperand};
 use std::borrow::Borrow;

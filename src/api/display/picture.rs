@@ -1,13 +1,10 @@
 //! Pictures of shardings: an array divided into blocks, each with the devices that hold it.
 
 use super::{svg, table};
-use crate::core::diagnostic::Error;
-use crate::core::mesh::MAX_DEVICES;
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::{Sharding, Spec, blocks_unchecked};
-use crate::core::types::{ArrayType, Shape};
-use crate::core::util::small_sort;
-use crate::core::util::text::columns;
+use crate::core::{
+    ArrayType, Axes, Error, MAX_DEVICES, Mesh, Shape, Sharding, Spec, sharding::blocks_unchecked,
+    util::small_sort, util::text::columns,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;

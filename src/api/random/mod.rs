@@ -10,8 +10,7 @@ mod samplers;
 
 use crate::api::array::{Array, Operand};
 use crate::api::trace::apply1;
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::exec::runtime::ArrayData;
 use crate::ir::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use crate::ir::program::CallSite;

@@ -6,10 +6,9 @@
 use super::Key;
 use crate::api::array::{Array, resolve_dim, sort_by_keys};
 use crate::api::trace::apply1;
-use crate::core::types::{DType, Scalar, Shape};
+use crate::core::{DType, Scalar, Shape};
 use crate::ir::ops::indexing::{Gather, GatherDims};
-use crate::ir::program::CallSite;
-use crate::ir::program::loop_nest::OutOfBounds;
+use crate::ir::program::{CallSite, OutOfBounds};
 use std::sync::Arc;
 
 impl Key {

@@ -6,8 +6,7 @@
 use super::{IntegerArrayType, Key};
 use crate::api::array::{Array, fits_dtype};
 use crate::api::trace::{apply1, poison};
-use crate::core::diagnostic::TypePart;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Scalar, TypePart};
 use crate::ir::ops::random::RandomBits;
 use crate::ir::program::CallSite;
 use half::{bf16, f16};

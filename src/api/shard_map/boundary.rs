@@ -2,10 +2,11 @@
 
 use crate::api::trace::CaptureTypeFn;
 use crate::api::tree::{Path, Tree};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Spec, check_unreduced_dtype, nearest_multiples};
-use crate::core::types::{ArrayType, Shape};
+use crate::core::sharding::{check_unreduced_dtype, nearest_multiples};
+use crate::core::{
+    ArrayType, Axes, Axis, AxisType, Error, ErrorKind, Fault, Mesh, Result, Shape, Spec,
+    diagnostic::pluralize,
+};
 
 /// The boundary of one manual region: its meshes outside and inside, and its manual axes.
 #[derive(Clone)]

@@ -14,9 +14,7 @@ use crate::api::transform::{
     Compiled, Jit, Lowered, OutputTree, Traced, WrapperMarker, boxed_body, check_arguments, check_errors,
 };
 use crate::api::tree::{CallArgs, Func, Output, SpecTree, Specs, Tree, collect, resolve};
-use crate::core::diagnostic::{Error, Result, SourceLocation};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::Spec;
+use crate::core::{Axes, Axis, AxisType, Error, Mesh, Result, SourceLocation, Spec};
 use crate::exec::engine::EngineKind;
 use crate::ir::ops::collective::{CollectiveGroup, Pcast, PcastTo};
 use crate::ir::program::{CallSite, Control, ShardMapping};

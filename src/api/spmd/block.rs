@@ -3,8 +3,7 @@
 use super::Device;
 use crate::api::array::Array;
 use crate::api::tree::Tree;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{DType, Element, Shape};
+use crate::core::{DType, Element, Error, ErrorKind, Fault, Result, Shape};
 use crate::exec::runtime::{ArrayData, try_collect};
 use ndarray::{Array as NdArray, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
 use std::ops::Range;

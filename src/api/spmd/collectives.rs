@@ -6,13 +6,11 @@
 
 use super::device::{CollectiveInstance, Device, row_major_elements};
 use crate::api::array::{AllToAll, Permutation};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::mesh::Axes;
-use crate::core::types::{DType, Element};
+use crate::core::{Axes, DType, Element, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::exec::runtime::deadlock::{CollectiveCall, Wait};
 use crate::exec::runtime::mailbox::{EarlyMessages, Payload, Tag};
 use crate::exec::runtime::{try_collect, try_to_vec, try_vec_with_capacity};
-use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::Reducer;
 use crate::kernels::pairwise_sum::pairwise_combine;
 use ndarray::{Array as NdArray, ArrayRef, Dimension, IxDyn};
 use std::ops::{Deref, Range};

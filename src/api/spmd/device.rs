@@ -1,8 +1,6 @@
 //! A device's view of a run: its coordinates, and messages to other devices.
 
-use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::types::{DType, Element, Shape};
+use crate::core::{Axes, Axis, DType, Element, Error, Fault, Mesh, Result, Shape, SourceLocation};
 use crate::exec::runtime::deadlock::Wait;
 use crate::exec::runtime::mailbox::{EarlyMessages, Mailbox, Payload, Tag};
 use crate::exec::runtime::{try_collect, try_to_vec};

@@ -29,10 +29,11 @@ use crate::api::array::Array;
 use crate::api::trace::Repr;
 use crate::api::trace::runs_device_code;
 use crate::api::tree::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::sharding::{Block as Held, Sharding, Spec, blocks_unchecked, check_divides, check_spec};
-use crate::core::types::{ArrayType, Shape};
+use crate::core::sharding::{blocks_unchecked, check_divides, check_spec};
+use crate::core::{
+    ArrayType, Axes, AxisType, Block as Held, Error, ErrorKind, Fault, Mesh, Result, Shape, Sharding,
+    SourceLocation, Spec,
+};
 use crate::exec::runtime::device_threads::{CallerHooks, DevicePanic, catch_panic, on_threads};
 use crate::exec::runtime::mailbox::Network;
 use crate::exec::runtime::sync::atomic::AtomicUsize;

@@ -1,6 +1,6 @@
 //! Code that runs on one device: operations on global arrays are errors there.
 
-use crate::core::diagnostic::{Fault, Result};
+use crate::core::{Fault, Result};
 use crate::exec::runtime::on_device_thread;
 use crate::kernels::row_kernel::in_row_kernel;
 

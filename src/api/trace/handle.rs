@@ -2,11 +2,9 @@
 //!
 //! The state of a [`Trace`] is here too, since traces and arrays refer to each other.
 
-use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::Sharding;
-use crate::core::sharding::sub_axes::{self, SubAxes};
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{
+    ArrayType, Axes, Error, Fault, Mesh, Result, Shape, Sharding, SourceLocation, SubAxes, sharding::sub_axes,
+};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{Builder, Placement, Value, Var};
 use std::collections::HashMap;

@@ -7,7 +7,7 @@
 use super::operand::ArrayOrLiteral;
 use super::pipeline::CompiledProgram;
 use crate::api::trace::PlacedType;
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::engine::EngineConfig;
 use crate::ir::program::{Literal, Prim, Primitive};
 use rustc_hash::FxHasher;

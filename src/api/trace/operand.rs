@@ -1,7 +1,7 @@
 //! The operands of operations on arrays.
 
 use crate::api::trace::{Array, PlacedType, Repr};
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::ir::program::{Input, Literal};
 use std::sync::Arc;
 

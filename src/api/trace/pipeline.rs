@@ -3,14 +3,10 @@
 use super::cache::Cache;
 use super::device_code::reject_in_device_code;
 use crate::api::trace::{Array, PlacedType};
-use crate::core::diagnostic::{ErrorKind, Result};
-use crate::core::mesh::{Axis, Mesh};
-use crate::core::sharding::{Sharding, Spec, sub_axes};
-use crate::exec::engine;
-use crate::exec::engine::{EngineConfig, EngineKind, Executable, Failure};
+use crate::core::{Axis, ErrorKind, Mesh, Result, Sharding, Spec, sharding::sub_axes};
+use crate::exec::engine::{self, EngineConfig, EngineKind, Executable, Failure};
 use crate::exec::runtime::ArrayData;
-use crate::ir::program::dce::dce;
-use crate::ir::program::{Placement, Program, verify};
+use crate::ir::program::{Placement, Program, dce::dce, verify};
 use crate::partition::plan::Timeline;
 use crate::partition::propagate;
 use crate::partition::{self, Partitioned, TransferPrices};

@@ -1,6 +1,6 @@
 //! The named scopes that are open on a thread.
 
-use crate::core::diagnostic::SourceLocation;
+use crate::core::SourceLocation;
 use crate::ir::program::ScopePath;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;

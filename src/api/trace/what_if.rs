@@ -4,8 +4,7 @@
 //! (identified by name and source location), or changes the output sharding that the operation
 //! requests.
 
-use crate::core::diagnostic::{Result, SourceLocation};
-use crate::core::sharding::Spec;
+use crate::core::{Result, SourceLocation, Spec};
 use crate::ir::ops::sharding::{Constrain, Reshard};
 use crate::ir::program::{Builder, Equation, Input, Op, Phase, Prim, Value};
 use std::cell::RefCell;

@@ -7,9 +7,7 @@ use super::control::{poisoned_tree, tree_of};
 use crate::api::array::Array;
 use crate::api::trace::{carried_errors, in_call, poison};
 use crate::api::tree::{Args, Combined, NamedSizes, Output, Tree, collect};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, ErrorKind, Fault, Result};
 use crate::ir::program::CallSite;
 
 /// Returns the prefix combinations of `xs` under an associative function, along dimension `d`.

@@ -5,13 +5,11 @@ use super::vmap::{VmapOptions, vmap_with};
 use crate::api::array::Array;
 use crate::api::trace::{ArrayOrLiteral, OpenTrace, Setting, apply, poison, setting};
 use crate::api::tree::{Args, Output, collect};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{
+    ArrayType, Axes, AxisType, DType, Error, ErrorKind, Fault, Result, Scalar, Spec, diagnostic::pluralize,
+};
 use crate::ir::ops::custom::{CustomPrim, IdentifiedFn, OpDeclaration, Subscripts, UserKernel, VjpRule};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{CallSite, Program, RowInput, RowOutput};
+use crate::ir::program::{CallSite, Program, RowInput, RowOutput, typing::cotangent_type};
 use std::fmt;
 use std::sync::Arc;
 

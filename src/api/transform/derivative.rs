@@ -11,13 +11,11 @@ use super::stages::mark_difference;
 use crate::api::array::Array;
 use crate::api::trace::{build, in_call, poison};
 use crate::api::tree::{Args, CallArgs, Loss, Output, Path, Tree, collect, mismatch};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, TypePart};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::types::ArrayType;
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, AxisType, Error, ErrorKind, Fault, Result, TypePart, util::small_sort};
 use crate::ir::grad::{jvp_program, vjp_program, vjp_program_for_results};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, CallSite, CheckpointPolicy, Control, Op, Program, Value};
+use crate::ir::program::{
+    Builder, CallSite, CheckpointPolicy, Control, Op, Program, Value, typing::cotangent_type,
+};
 use std::fmt;
 use std::sync::Arc;
 

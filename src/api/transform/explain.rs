@@ -10,14 +10,11 @@ use super::stages::paths;
 use super::stages::{LeafType, Lowered, Traced};
 use crate::api::array::Array;
 use crate::api::trace::pipeline::spec_of;
-use crate::api::trace::what_if;
-use crate::api::trace::what_if::{Site, TrialEdit};
+use crate::api::trace::what_if::{self, Site, TrialEdit};
 use crate::api::tree::{CallArgs, Path, Tree};
-use crate::core::diagnostic::{Error, Result, SourceLocation};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::{Sharding, Spec};
-use crate::core::util::small_sort;
-use crate::core::util::text::scaled;
+use crate::core::{
+    Axes, Error, Mesh, Result, Sharding, SourceLocation, Spec, util::small_sort, util::text::scaled,
+};
 use crate::ir::program::{Builder, Input, Op, Phase, Value, Var};
 use crate::partition::plan::{Link, Machine, Plan};
 use crate::partition::provenance::{self, ValueSource};

@@ -1,9 +1,7 @@
 //! The edits that `explain` tries: where a program can be changed, and to which shardings.
 
 use crate::api::trace::what_if::{Site, TrialEdit};
-use crate::core::diagnostic::SourceLocation;
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::sharding::Spec;
+use crate::core::{Axes, AxisType, Mesh, SourceLocation, Spec};
 use crate::ir::ops::sharding::{Constrain, Reshard};
 use crate::ir::program::{Control, Equation, Input, Op, Phase, Program, Var};
 

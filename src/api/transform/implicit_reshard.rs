@@ -2,7 +2,7 @@
 //!
 //! The policy allows such data movement, warns about it, or rejects the program.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::{Error, ErrorKind, Fault, Result};
 use crate::partition::{Collective, CollectiveKind, Collectives};
 
 /// How to handle implicit resharding: data movement that the program does not request.

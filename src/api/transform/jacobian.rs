@@ -4,9 +4,7 @@ use super::derivative::{grad, jvp, vjp};
 use super::vmap::vmap;
 use crate::api::array::Array;
 use crate::api::tree::{CallArgs, JacobianResult, Loss, Output};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, Axes, DType, Spec};
 use crate::ir::program::typing::cotangent_type;
 
 /// Returns the Jacobian of `f` at a point, by reverse mode: one pullback for each result element.

@@ -9,10 +9,7 @@ use crate::api::trace::{
     OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, input_placement, poison,
 };
 use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
-use crate::core::diagnostic::{Error, Result, SourceLocation};
-use crate::core::mesh::Mesh;
-use crate::core::sharding::{Sharding, for_result};
-use crate::core::types::DType;
+use crate::core::{DType, Error, Mesh, Result, Sharding, SourceLocation, sharding::for_result};
 use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
 use crate::partition::TransferPrices;

@@ -4,9 +4,7 @@ use super::Jit;
 use crate::api::array::Array;
 use crate::api::display::{DeviceRow, DiagramElement, DiagramStage, MovementDiagram};
 use crate::api::tree::{Tree, collect, type_of};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::dtype::DType;
-use crate::core::util::small_sort;
+use crate::core::{DType, Error, ErrorKind, Fault, Result, util::small_sort};
 use crate::partition::Collectives;
 use std::panic::Location;
 

@@ -4,10 +4,8 @@ use super::stages::Traced;
 use crate::api::array::Array;
 use crate::api::trace::pipeline;
 use crate::api::tree::Tree;
-use crate::core::diagnostic::{Result, SourceLocation};
-use crate::core::types::{ArrayType, DType, Scalar, ScalarElement, with_dtype};
-use crate::xla::stablehlo;
-use crate::xla::stablehlo::{ModuleInput, Options};
+use crate::core::{ArrayType, DType, Result, Scalar, ScalarElement, SourceLocation, types::with_dtype};
+use crate::xla::stablehlo::{self, ModuleInput, Options};
 use std::fmt;
 
 /// The maximum size of a captured array that becomes a constant of the module, in bytes.

@@ -2,8 +2,7 @@
 
 use super::stablehlo::{Port, StableHlo};
 use crate::api::array::atomic_file;
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Error, Result};
 use crate::partition::machine::to_json_lines;
 use serde::{Serialize, Serializer};
 use std::panic::Location;

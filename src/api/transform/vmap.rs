@@ -5,9 +5,7 @@ use super::jit::check_arguments;
 use crate::api::array::{Array, resolve_dim};
 use crate::api::trace::build;
 use crate::api::tree::{Args, Output, Path, Tree, collect};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, AxisType, Error, ErrorKind, Fault, Mesh, Result, diagnostic::pluralize};
 use crate::ir::program::{BatchDim, Builder, CallSite, Value, with_inserted};
 use crate::ir::vmap::{BatchedValue, check_unmapped, inline_vmap, spread_over_batch};
 

@@ -3,8 +3,7 @@
 use super::{Path as TreePath, Tree};
 use crate::api::array::{Array, atomic_file, npy};
 use crate::api::random::Key;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::ir::program::CallSite;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -3,7 +3,7 @@
 use super::{Args, Param, Path, Tree};
 use crate::api::array::Array;
 use crate::api::random::Key;
-use crate::core::diagnostic::Error;
+use crate::core::Error;
 
 impl Tree for Key {
     fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {

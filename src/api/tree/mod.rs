@@ -41,9 +41,7 @@ pub use tools::{fold, leaves, map, map_named, map2, put};
 pub use types::{TypeOf, type_of};
 
 use crate::api::array::Array;
-use crate::core::diagnostic::{Error, Result};
-use crate::core::sharding::Sharding;
-use crate::core::types::{ArrayType, DType, Element, Scalar, Shape};
+use crate::core::{ArrayType, DType, Element, Error, Result, Scalar, Shape, Sharding};
 use crate::exec::runtime::ArrayData;
 use ndarray::{ArrayBase, Data, Dimension};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Sizes that have names in the static types of leaves: within one call, one name is one size.
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::program::CallSite;
 use std::any::TypeId;
 

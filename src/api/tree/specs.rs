@@ -1,8 +1,7 @@
 //! Specs for trees: one spec per array, or one for a whole subtree.
 
 use super::{Path, Tree};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
+use crate::core::{Error, ErrorKind, Fault, Result, Spec};
 use std::collections::BTreeMap;
 
 /// The specs of a tree: a structure of specs like the tree, or one spec for a whole subtree.

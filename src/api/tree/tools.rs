@@ -3,8 +3,7 @@
 use super::{CallArgs, NamedSizes, Path, Specs, Tree, resolve};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
-use crate::core::diagnostic::Error;
-use crate::core::mesh::Mesh;
+use crate::core::{Error, Mesh};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 

@@ -8,7 +8,7 @@ use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Num, Size, value_of};
 use super::{Float, Number, NumberOf, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::stack;
-use crate::core::types::Element;
+use crate::core::Element;
 
 macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty, $sets:path;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(

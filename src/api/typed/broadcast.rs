@@ -5,7 +5,7 @@ use super::sets::Sets;
 use super::shape::{DimInfo, Shape};
 use super::{Typed, TypedArray, convert, equal_sizes};
 use crate::api::array::Array;
-use crate::core::types::Element;
+use crate::core::Element;
 use crate::ir::program::CallSite;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {

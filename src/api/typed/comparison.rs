@@ -5,8 +5,7 @@ use super::rules::broadcast::ZipRhs;
 use super::sets::{CompleteFor, JoinRhs, Sets};
 use super::shape::Shape;
 use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op};
-use crate::core::diagnostic::Result;
-use crate::core::types::Element;
+use crate::core::{Element, Result};
 use half::{bf16, f16};
 
 /// An element type whose bits can be read as elements of type `U`, of the same width.

@@ -6,9 +6,7 @@ use super::shape::{ScalarShape, Shape as StaticShape};
 use super::{Typed, TypedArray};
 use crate::api::array::Array;
 use crate::api::trace::{poison, user_location};
-use crate::core::axes::{Axes, Spec};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, Element};
+use crate::core::{ArrayType, Axes, Element, Error, ErrorKind, Fault, Result, Spec};
 use std::marker::PhantomData;
 use std::panic::Location;
 

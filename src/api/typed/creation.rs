@@ -8,7 +8,7 @@ use super::mesh::MeshOf;
 use super::sets::Sets;
 use super::shape::{Formed, KnownShape, OnMesh, Shape};
 use crate::api::array::Array;
-use crate::core::types::{ArrayType, DType, Element};
+use crate::core::{ArrayType, DType, Element};
 use atmesh_typed::sealed::Sealed;
 
 /// Where arrays of shape `S` are created: a typed mesh, or the device of a `shard_map` body.

@@ -10,7 +10,7 @@ use super::sets::AddAxis;
 use super::shape::BlockShape;
 use crate::api::array::Array;
 use crate::api::random::Key;
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType};
 use std::marker::PhantomData;
 
 /// The argument of [`shard_map`](super::Manual::shard_map) that its body takes as a [`DeviceOf`].

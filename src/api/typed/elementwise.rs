@@ -7,7 +7,7 @@ use super::sets::{AddRhs, CompleteFor, ConvertsAs, InexactConversion, JoinOf, Jo
 use super::shape::Shape;
 use super::{Bits, Float, Integer, Number, NumberOf, Signed, Typed, equal_sizes, op};
 use crate::api::array::{Operand, Term};
-use crate::core::types::Element;
+use crate::core::Element;
 use std::marker::PhantomData;
 
 macro_rules! unary { ($bound:ident: $($name:ident)*) => {

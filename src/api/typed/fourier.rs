@@ -9,7 +9,7 @@ use super::shape::{DimAccess, DimNumber, DimType, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::KnownSize;
 use super::{Float, Typed, equal_sizes, op};
-use crate::core::types::Element;
+use crate::core::Element;
 use half::{bf16, f16};
 use num_complex::Complex;
 

@@ -7,8 +7,7 @@ use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
 use crate::api::transform::{Pullback, ReturnedTree, loss_and_cotangents};
 use crate::api::tree::{Args, CallArgs, Cotangents, Loss, Output, Path, Retype, Tree};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::Element;
+use crate::core::{Element, Error, Result};
 use crate::ir::program::CallSite;
 
 /// The type of the gradient of a loss with respect to `A`.

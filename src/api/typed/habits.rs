@@ -4,8 +4,7 @@ use super::sets::Sets;
 use super::shape::Shape;
 use super::{Typed, convert, op};
 use crate::api::array::Array;
-use crate::core::diagnostic::Result;
-use crate::core::types::Element;
+use crate::core::{Element, Result};
 use std::ops::Index;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {

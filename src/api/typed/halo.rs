@@ -8,9 +8,7 @@ use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
 use super::{Number, Typed, op};
 use crate::api::array::{Array, Permutation, axis_index, axis_size, concat};
-use crate::core::axes::Axes;
-use crate::core::diagnostic::{Error, ErrorKind, Fault};
-use crate::core::types::Element;
+use crate::core::{Axes, Element, Error, ErrorKind, Fault};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 

@@ -10,7 +10,7 @@ use super::shape::{DimAccess, DimNumber, Push, Shape, TDim};
 use super::size::{KnownSize, value_of};
 use super::{Integer, JoinsElem, RightOperand, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::{Array, DimIndex, IndexUpdate};
-use crate::core::types::Element;
+use crate::core::Element;
 use std::marker::PhantomData;
 
 /// The result of `take_to`: the elements of shape `S` at indices `R` along dim `I`, sharded as `P`

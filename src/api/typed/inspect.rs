@@ -5,10 +5,7 @@ use super::shape::Shape;
 use super::{Typed, TypedArray};
 use crate::api::array::{Array, HostView, Shard};
 use crate::api::display::Picture;
-use crate::core::diagnostic::Result;
-use crate::core::mesh::DeviceId;
-use crate::core::sharding::Sharding;
-use crate::core::types::{ArrayType, DType, Element};
+use crate::core::{ArrayType, DType, DeviceId, Element, Result, Sharding};
 use ndarray::ArrayD;
 use std::path::Path;
 

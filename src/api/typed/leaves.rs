@@ -2,7 +2,7 @@
 
 use crate::api::array::Array;
 use crate::api::tree::{Path, Tree};
-use crate::core::diagnostic::Error;
+use crate::core::Error;
 
 /// The leaves of a tree, with their paths: errors name a leaf as the tree does.
 pub(super) struct LeafList {

@@ -4,7 +4,7 @@ use super::rules::matrices::{FactorSizes, Matrices, MinSize, SolveRhs, SquareMat
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::Shape;
 use super::{Float, SameElem, Typed, TypedArray, op};
-use crate::core::types::Element;
+use crate::core::Element;
 
 macro_rules! functions { ($($(#[$doc:meta])* $name:ident $($argument:ident: $t:ty)?, $shapes:ident => $out:ty;)*) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(

@@ -11,11 +11,7 @@ use super::shape::{D, DimNumber, Shape};
 use super::{Number, Typed, convert, op};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::tree::{Inferred, NamedSizes, SpecTree};
-use crate::core::axes::Axes;
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::Mesh;
-use crate::core::sharding::Spec;
-use crate::core::types::Element;
+use crate::core::{Axes, Element, Error, Mesh, Result, Spec};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 

@@ -1,8 +1,7 @@
 //! Meshes of typed programs: a mesh whose axes a type declares.
 
 use super::axis::MeshType;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::mesh::Mesh;
+use crate::core::{Error, ErrorKind, Fault, Mesh, Result};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;

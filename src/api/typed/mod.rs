@@ -175,7 +175,7 @@ pub use shapes::{DimAt, ReplaceDim, SplitResult};
 pub use windows::ConvResult;
 
 use crate::api::array::Array;
-use crate::core::types::Element;
+use crate::core::Element;
 use sets::Sets;
 use shape::Shape;
 use std::marker::PhantomData;

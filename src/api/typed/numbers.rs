@@ -1,7 +1,7 @@
 //! Classes of element types, and numbers that join arrays.
 
 use crate::api::array::Term;
-use crate::core::types::{Element, Scalar, ScalarElement};
+use crate::core::{Element, Scalar, ScalarElement};
 use half::{bf16, f16};
 
 /// Floating-point element types.

@@ -7,7 +7,7 @@ use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, S
 use super::shape::{DimInfo, Shape};
 use super::{Typed, TypedArray};
 use crate::api::array::{Operand, Term};
-use crate::core::types::Element;
+use crate::core::Element;
 use atmesh_typed::sealed::{Seal, Sealed};
 
 /// A right operand of an elementwise operation: a typed array, or a number.

@@ -10,7 +10,7 @@ use super::sets::{AddRhs, CompleteSets, JoinRhs, MulRhs, ScalarSets, Sets};
 use super::shape::Shape;
 use super::{AsNumber, Bits, Float, Signed, Typed, equal_sizes};
 use crate::api::array::{Array, Operand};
-use crate::core::types::Element;
+use crate::core::Element;
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::CallSite;
 use half::{bf16, f16};

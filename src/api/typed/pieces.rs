@@ -8,7 +8,7 @@ use super::shapes::{DimAt, ReplaceDim};
 use super::size::Size;
 use super::{SameElem, Typed, TypedArray};
 use crate::api::array::{Array, DimIndex};
-use crate::core::types::Element;
+use crate::core::Element;
 use atmesh_typed::sealed::Sealed;
 
 /// Typed arrays that can be concatenated along dim `I`: a tuple of two to eight references.

@@ -7,7 +7,7 @@ use super::sets::{ProductOf, ProductRhs, Sets};
 use super::shape::{Letters, Shape};
 use super::{Number, SameElem, Typed, TypedArray, convert, equal_sizes};
 use crate::api::array::{einsum, einsum_to};
-use crate::core::types::Element;
+use crate::core::Element;
 
 /// The result of a matrix product of a `Typed<T, S, V>` and an `R`.
 pub type Product<T, S, V, R> =

@@ -7,7 +7,7 @@ use super::shape::{DimAccess, DimNumber, Formed, KnownShape, Shape};
 use super::{Float, Integer, Typed, op};
 use crate::api::array::Operand;
 use crate::api::random::Key;
-use crate::core::types::{DType, Element};
+use crate::core::{DType, Element};
 use atmesh_typed::sealed::Seal;
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -10,7 +10,7 @@ use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size, value_of};
 use super::{Float, Integer, Number, Summed, Typed, TypedArray, op};
 use crate::api::array::PadMode;
-use crate::core::types::Element;
+use crate::core::Element;
 
 type Swapped<S, I, J> = ReplaceDim<ReplaceDim<S, I, DimAt<S, J>>, J, DimAt<S, I>>;
 type Rest<S, I> = <S as DimAccess<I>>::Removed;

@@ -5,7 +5,7 @@ use super::sets::{CompleteFor, PositionSets, Sets};
 use super::shape::Shape;
 use super::{Bits, Float, Summed, Typed, op};
 use crate::api::array::Dims;
-use crate::core::types::Element;
+use crate::core::Element;
 
 pub(super) fn dims<S: Shape, I: ReduceDims<S>>() -> Dims {
     let dims = Dims::from(I::numbers(S::DIMS.len()));

@@ -3,7 +3,7 @@
 use super::Typed;
 use super::sets::PlainSets;
 use crate::api::array::Array;
-use crate::core::types::Element;
+use crate::core::Element;
 
 /// Returns a typed scalar, such as a counter of a loop.
 ///

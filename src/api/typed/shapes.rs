@@ -8,7 +8,7 @@ use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
 use super::size::{Size, value_of};
 use super::{SameElem, Typed, TypedArray, convert};
 use crate::api::array::concat;
-use crate::core::types::Element;
+use crate::core::Element;
 
 /// The shape `S` with dim `I` replaced by `Q`.
 pub type ReplaceDim<S, I, Q> = <S as DimAccess<I>>::Put<Q>;

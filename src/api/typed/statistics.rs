@@ -8,7 +8,7 @@ use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::shapes::DimAt;
 use super::{Float, SameElem, Typed, TypedArray, op};
-use crate::core::types::Element;
+use crate::core::Element;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Returns the `q`-th percentile along an unsharded dim, which is removed.

@@ -6,8 +6,7 @@ use super::shape::Shape;
 use super::{Float, Typed};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::tree::{Args, Loss, Param, Path, Tree};
-use crate::core::diagnostic::Error;
-use crate::core::types::Element;
+use crate::core::{Element, Error};
 
 impl<T: Element, S: Shape, V: Sets> Tree for Typed<T, S, V> {
     fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {

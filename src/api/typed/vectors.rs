@@ -8,7 +8,7 @@ use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, value_of};
 use super::{Float, Integer, Number, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::GatherDims;
-use crate::core::types::Element;
+use crate::core::Element;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     forward! {

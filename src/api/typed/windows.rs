@@ -9,7 +9,7 @@ use super::sets::{CompleteFor, ProductOf, ProductRhs, Sets};
 use super::shape::Shape;
 use super::{Bits, Float, Number, SameElem, Typed, TypedArray, convert, op};
 use crate::api::array::{ConvOptions, Padding, WindowOptions};
-use crate::core::types::Element;
+use crate::core::Element;
 
 /// Returns the sizes of a shape that states a window or strides.
 fn sizes<W: Shape>() -> Vec<usize> {

@@ -1,14 +1,12 @@
 //! Elementwise groups: tile programs whose tasks are ranges of one dimension.
 
-use super::codegen::interpreter;
-use super::codegen::interpreter::Scratch;
-use super::codegen::segments;
-use super::codegen::segments::CodegenRequest;
+use super::codegen::interpreter::{self, Scratch};
+use super::codegen::segments::{self, CodegenRequest};
 use super::codegen::tile_program::TileProgram;
 use super::fusion::FusionPlan;
 use super::index::MAX_LOOPS;
 use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::exec::runtime::thread_pool;
 use crate::partition::Slot;
 use crate::partition::fusion::space::elementwise_order;

@@ -16,9 +16,8 @@
 //! float32, in which they are normal. Those of bfloat16 have the exponents of float32 and are
 //! flushed.
 
-use crate::core::scalar_op::SubnormalResults;
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{
+use crate::core::{DType, Scalar, SubnormalResults};
+use crate::ir::program::{
     Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source,
 };
 use crate::partition::{Slot, SpmdProgram, Step};

@@ -7,9 +7,8 @@
 
 use super::index::{LoopVec, MAX_LOOPS};
 use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
-use crate::core::types::DType;
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::core::DType;
+use crate::exec::compile::codegen::interpreter::{self, Scratch};
 use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::exec::runtime::Buffer;
 use crate::kernels::gemm::{ProductKind, add_partial, gemm};

@@ -6,8 +6,8 @@ use super::element_word::{ElementWord, with_word};
 use super::index::{LoopVec, MAX_LOOPS};
 use super::ir::{BufferProgram, CopyBox};
 use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
-use crate::core::types::Scalar;
-use crate::ir::program::loop_nest::Source;
+use crate::core::Scalar;
+use crate::ir::program::Source;
 use crate::partition::Slot;
 use std::mem::MaybeUninit;
 

@@ -6,9 +6,8 @@
 use super::codegen::interpreter::Scratch;
 use super::ir::{BufferProgram, OperandAccess, RowKernelOp, RowKernelOut};
 use super::task_kernel::{KernelStage, KernelTask, SecondStage, SlotAccess, TaskKernel};
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::Source;
-use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, SecondPass};
+use crate::core::DType;
+use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, SecondPass, Source};
 use crate::kernels::row_kernel;
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,14 +6,12 @@
 
 mod tiles;
 
-use crate::core::types::DType;
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::core::DType;
+use crate::exec::compile::codegen::interpreter::{self, Scratch};
 use crate::exec::compile::codegen::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileStep};
 use crate::exec::compile::codegen::values::{MemAccess, POSITION_SLOT};
-use crate::ir::program::loop_nest::Reducer;
-use crate::kernels;
-use crate::kernels::SliceKernel;
+use crate::ir::program::Reducer;
+use crate::kernels::{self, SliceKernel};
 use std::ops::Range;
 
 /// A reduction of each row to one element.

@@ -3,7 +3,7 @@
 //! Floats have at most 8 digits after the point, lines have at most 75 columns, and arrays of more
 //! than 1000 elements are summarised.
 
-use crate::core::types::{DType, Element, Scalar, with_dtype};
+use crate::core::{DType, Element, Scalar, types::with_dtype};
 use crate::exec::runtime::ArrayData;
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,9 +1,7 @@
 //! The output of print steps (`debug_print!`) of a running program.
 
 use super::format;
-use crate::core::diagnostic::Fault;
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Shape};
+use crate::core::{Axes, DType, Fault, Mesh, Shape};
 use crate::exec::runtime::ArrayData;
 use std::sync::Arc;
 

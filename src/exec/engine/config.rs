@@ -1,7 +1,7 @@
 //! The engine of a program, and the options that the engine compiles it with.
 
 use super::EngineKind;
-use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::{ErrorKind, Fault};
 use crate::kernels::flush_mode;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -14,7 +14,7 @@ pub(crate) use config::EngineConfig;
 pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
-use crate::core::diagnostic::{Error, Fault, Result, requested_stages};
+use crate::core::{Error, Fault, Result, diagnostic::requested_stages};
 use crate::exec::runtime::ArrayData;
 use crate::exec::runtime::thread_pool::requested_workers;
 use crate::ir::program::Program;

@@ -1,9 +1,7 @@
 //! Custom engines: a registry of engines that the application adds, and checks of their results.
 
 use super::{CompileRequest, Engine, EngineKind, Executable, ExecutionReport, Failure};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::sub_axes::num_shards;
-use crate::core::types::{DType, Shape};
+use crate::core::{DType, Fault, Result, Shape, sharding::sub_axes::num_shards};
 use crate::exec::runtime::ArrayData;
 use crate::kernels::row_kernel::catch_user_panic;
 use crate::partition::{Slot, SpmdProgram};

@@ -6,8 +6,7 @@
 //! messages; then they read the values of other devices in place. The messages carry no data; the
 //! channels order the memory accesses.
 
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::Mesh;
+use crate::core::{Error, Mesh, Result};
 use crate::exec::compile::plan::{ExecutionPlan, NodeKernel};
 use crate::exec::runtime::deadlock::Wait;
 use crate::exec::runtime::device_threads::{CallerHooks, catch_panic, on_threads};

@@ -3,8 +3,7 @@
 use super::Buffer;
 use super::sync::Mutex;
 use super::thread_pool::{Worker, thread_pool};
-use crate::core::diagnostic::Fault;
-use crate::core::types::{DType, Element, Scalar, ScalarElement, Shape, with_dtype};
+use crate::core::{DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
 use crate::kernels;
 use crate::kernels::buffer::RawByte;
 use std::mem::MaybeUninit;

@@ -5,9 +5,7 @@
 //! error that lists what each device waits for (the roll call). The detector does not depend on a
 //! timeout.
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, SourceLocation};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Shape};
+use crate::core::{Axes, DType, Error, ErrorKind, Fault, Mesh, Shape, SourceLocation};
 use crate::exec::runtime::sync::atomic::Ordering::*;
 use crate::exec::runtime::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::exec::runtime::sync::{Mutex, MutexGuard};

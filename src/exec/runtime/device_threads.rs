@@ -9,7 +9,7 @@ use super::print_queue::PrintQueue;
 use super::sync::channel::RecvTimeoutError;
 use super::sync::channel::{Receiver, Sender, unbounded};
 use super::sync::{Builder, Global, Mutex, MutexGuard, thread_local};
-use crate::core::diagnostic::{Fault, Result};
+use crate::core::{Fault, Result};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

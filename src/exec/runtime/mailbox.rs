@@ -6,8 +6,7 @@
 use super::deadlock::{DeadlockDetector, Wait};
 use super::sync::channel::{Receiver, Sender, TryRecvError, unbounded};
 use super::sync::{Mutex, spin_rounds, yield_now};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::{Axes, Mesh};
+use crate::core::{Axes, Error, Mesh, Result};
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};

@@ -4,8 +4,7 @@
 //! functions. Small data is handled by the calling thread.
 
 use super::array_data::ArrayData;
-use crate::core::diagnostic::Fault;
-use crate::core::types::{Element, Shape};
+use crate::core::{Element, Fault, Shape};
 use crate::kernels;
 use crate::kernels::buffer::{self, Buffer, RawByte, huge_pages, try_vec_with_capacity};
 use ndarray::{ArrayView, ArrayViewD, ArrayViewMut, Dimension, Zip};

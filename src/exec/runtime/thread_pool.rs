@@ -8,7 +8,7 @@
 use super::park::{self, Signal};
 use super::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use super::sync::{Builder, Global, Mutex, thread_local};
-use crate::core::diagnostic::Fault;
+use crate::core::Fault;
 use crossbeam_utils::CachePadded;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};

@@ -6,11 +6,9 @@
 use super::call::spread_tangents;
 use super::transpose::{CotangentExit, TransposedOp, TransposedProgram, body_builder, transpose};
 use super::util::{cotangent_types, count_set, input_types};
-use crate::core::diagnostic::Result;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Result};
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Control, Loop, Program, Value};
+use crate::ir::program::{Builder, Control, Loop, Program, Value, typing::cotangent_type};
 use std::sync::Arc;
 
 /// Transposes a linear loop, in which all carries are tangents.

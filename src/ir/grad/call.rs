@@ -4,12 +4,9 @@ use super::Jvp;
 use super::jvp::{PrimalsAndTangents, Style, jvp};
 use super::linearize::{ResidualSource, linearize_with_policy};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
-use crate::core::diagnostic::Result;
-use crate::core::sharding::Spec;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Result, Spec};
 use crate::ir::program::dce::{retain_outputs, select};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, CheckpointPolicy, Control, Program, Value};
+use crate::ir::program::{Builder, CheckpointPolicy, Control, Program, Value, typing::cotangent_type};
 use std::sync::Arc;
 
 /// Returns a flag for each operand that is true if it has a tangent.

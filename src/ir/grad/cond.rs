@@ -14,10 +14,8 @@ use super::jvp::{PrimalsAndTangents, Style, jvp};
 use super::linearize::{Linearized, ResidualSource, linearize_branch};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{cotangent_types, extend_program, fill_missing_with_zeros, input_types, new_input};
-use crate::core::diagnostic::Result;
-use crate::core::types::ArrayType;
-use crate::ir::program::dce::select;
-use crate::ir::program::{Builder, Control, Program, Value, Var};
+use crate::core::{ArrayType, Result};
+use crate::ir::program::{Builder, Control, Program, Value, Var, dce::select};
 use std::sync::Arc;
 
 /// Returns a list of flags that are true if the flag is true in any of the lists.

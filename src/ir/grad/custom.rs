@@ -5,7 +5,7 @@
 //! no transpose, this fails, and the error suggests reverse mode.
 
 use super::transpose::{CotangentExit, transpose};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::ops::custom::CustomPrim;
 use crate::ir::program::{JvpArgs, Tangents, Value};
 

@@ -2,7 +2,7 @@
 
 use super::util::{input_types, inputs};
 use super::{Jvp, call, cond, custom, loops, shard_map};
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::ir::ops::custom::CustomPrim;
 use crate::ir::program::{
     Builder, Control, Env, Equation, FromLiteral, JvpArgs, Literal, Op, Program, Value, verify,

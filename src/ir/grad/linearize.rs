@@ -6,8 +6,7 @@
 
 use super::jvp::{Style, jvp};
 use super::util::as_var;
-use crate::core::diagnostic::Result;
-use crate::core::mesh::Axes;
+use crate::core::{Axes, Result};
 use crate::ir::ops::collective::Pcast;
 use crate::ir::ops::elementwise::Convert;
 use crate::ir::ops::sharding::Reshard;

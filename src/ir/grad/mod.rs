@@ -31,7 +31,7 @@ mod transpose;
 mod unreduced;
 mod util;
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::program::dce::{dce, select};
 use crate::ir::program::{Builder, Phase, Program, Value};
 

@@ -14,14 +14,10 @@ use super::jvp::{PrimalsAndTangents, Style};
 use super::linearize::{ResidualSource, linearize};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{input_types, inputs};
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, Axis, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{ArrayType, Axes, Axis, AxisType, Result, Shape, Spec};
 use crate::ir::ops::collective::{CollectiveGroup, Preduce};
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::{Builder, Control, Program, ShardMapping, Value};
+use crate::ir::program::{Builder, Control, Program, Reducer, ShardMapping, Value};
 use std::sync::Arc;
 
 /// Iterates over the axes that shard dimensions.

@@ -3,15 +3,12 @@
 use super::unreduced::UnreducedCotangents;
 use super::util::{as_var, input_types, inputs};
 use super::{backward_loop, call, cond, loops, shard_map};
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, AxisType, Result};
 use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
     Builder, Control, Env, Equation, EquationContext, Input, Op, Phase, Prim, Program, TransposeArgs, Value,
-    Var, verify,
+    Var, typing::cotangent_type, verify,
 };
 
 /// A transposed linear program.

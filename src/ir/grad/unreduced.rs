@@ -7,11 +7,9 @@
 //! per-device code for manual ones.
 
 use super::util::as_var;
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, Axes, Axis, AxisType, DType, Mesh, Shape};
 use crate::ir::ops::sharding::Reshard;
-use crate::ir::program::factors::LoopId;
-use crate::ir::program::{Control, DimMap, Equation, Input, Op, Prim, Program, Var};
+use crate::ir::program::{Control, DimMap, Equation, Input, LoopId, Op, Prim, Program, Var};
 use std::collections::HashMap;
 
 /// The axes over which contributions to the cotangents of variables stay unreduced.

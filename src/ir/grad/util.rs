@@ -1,10 +1,7 @@
 //! Provides helpers that build and edit programs for the derivative transformations.
 
-use crate::core::diagnostic::Result;
-use crate::core::mesh::Axes;
-use crate::core::types::ArrayType;
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Input, Program, Value, Var, VarInfo};
+use crate::core::{ArrayType, Axes, Result};
+use crate::ir::program::{Builder, Input, Program, Value, Var, VarInfo, typing::cotangent_type};
 
 /// Returns the types of a program's inputs.
 pub(super) fn input_types(program: &Program) -> Vec<ArrayType> {

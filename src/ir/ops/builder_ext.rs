@@ -5,12 +5,8 @@
 
 use super::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use super::shape::BroadcastInDim;
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Input, Prim, Value};
+use crate::core::{ArrayType, Axes, AxisType, DType, Result, Scalar, Shape, Spec};
+use crate::ir::program::{Builder, Input, Prim, Value, typing::cotangent_type};
 use std::sync::Arc;
 
 /// Returns the reduced axes of a type if any of them is manual, and no axes otherwise.

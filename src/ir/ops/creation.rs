@@ -3,15 +3,14 @@
 //! Their parameters include the type of the result, with its mesh and sharding.
 
 use super::structural::no_derivative;
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::sharding::{Spec, check_unreduced_dtype};
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value, typing};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::core::{
+    ArrayType, Axes, AxisType, DType, Fault, Mesh, Result, Scalar, Shape, Spec,
+    sharding::check_unreduced_dtype,
+};
+use crate::ir::program::{
+    BatchedOp, Builder, Dim, Factors, JvpArgs, Linearity, LoopNest, Primitive, ScalarArg, ScalarCode,
+    ScalarOp, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing,
+};
 use std::sync::Arc;
 
 /// The creation of an array of a given type, filled with one value: `full{value}`.

@@ -1,13 +1,10 @@
 //! Helpers for primitives: checks of parameters, loop nests of views, and formatting.
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Scalar};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, LoopNest, ScalarCode, Source, StridedRange,
+use crate::core::{ArrayType, Axes, AxisType, ErrorKind, Fault, Result, Scalar, Spec};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Builder, LoopNest, Prim, ScalarCode, Source, StridedRange, TypedOperand,
+    Value,
 };
-use crate::ir::program::{Builder, Prim, TypedOperand, Value};
 
 /// Returns the types of the operands, or an error if there are not `n` of them.
 pub(crate) fn arity<'a>(

@@ -2,18 +2,15 @@
 
 use super::dim_check::arity;
 use super::elementwise::{DTypeClass, common_dtype};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Precision, Shape};
-use crate::core::util::small_sort;
+use crate::core::{
+    ArrayType, Axes, DType, ErrorKind, Fault, Precision, Result, Shape, Spec, util::small_sort,
+};
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity, LoopId};
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
-use crate::ir::program::{BatchedOp, VmapArgs, shifted_dims};
-use crate::ir::program::{Builder, Prim, Primitive, Tangents, TypedOperand, Value};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::ir::program::{
+    Access, BatchedOp, Builder, Compute, Dim, ExplicitRule, Factors, JvpArgs, Linearity, LoopId, LoopNest,
+    Prim, Primitive, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, shifted_dims,
+};
 use std::sync::Arc;
 
 /// The product of two operands, summed over pairs of dimensions: `dot_general`.

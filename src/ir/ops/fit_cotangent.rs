@@ -5,12 +5,8 @@
 //! implicit in the primal program.
 
 use super::collective::{CollectiveGroup, Pcast, PcastTo, Preduce};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::types::ArrayType;
-use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Value};
+use crate::core::{ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Result};
+use crate::ir::program::{Builder, Reducer, Value, typing::cotangent_type};
 use std::sync::Arc;
 
 /// Returns the group of devices along `axes` in a checked region.

@@ -43,11 +43,9 @@ mod structural;
 mod test_util;
 pub mod windows;
 
-use crate::core::mesh::{AxisType, Mesh};
 use crate::core::types::DType::{Bool, C64, F32, I32, Key, U32};
-use crate::core::types::{ArrayType, Precision, Scalar};
-use crate::ir::program::Prim;
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
+use crate::core::{ArrayType, AxisType, Mesh, Precision, Scalar};
+use crate::ir::program::{OutOfBounds, Prim, Reducer};
 use along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
 use collective::{
     AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, PcastTo, Ppermute,

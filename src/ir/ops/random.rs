@@ -8,15 +8,11 @@ use super::elementwise::{
     DTypeClass, broadcast_shapes, factors as broadcast_factors, loop_nest as elementwise_sentence,
 };
 use super::structural::no_derivative;
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::{Dim, Factors, Linearity, Priority};
-use crate::ir::program::loop_nest::{
-    Access, AffineExpr, LoopNest, ScalarArg, ScalarCode, ScalarOp, StridedRange,
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec};
+use crate::ir::program::{
+    Access, AffineExpr, BatchDim, BatchedOp, Builder, Dim, Factors, Linearity, LoopNest, Primitive, Priority,
+    ScalarArg, ScalarCode, ScalarOp, StridedRange, Tangents, TypedOperand, Value, VmapArgs, typing,
 };
-use crate::ir::program::{BatchDim, BatchedOp, VmapArgs};
-use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value, typing};
 use std::sync::Arc;
 
 /// Random bits: element i is a hash of i under a key (`random_bits`).

@@ -4,18 +4,13 @@
 
 use super::dim_check::arity;
 use super::elementwise::{Binary, DTypeClass, Unary};
-use crate::core::diagnostic::{Error, Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, DType, Error, Fault, Result, Scalar, Shape, Spec, util::small_sort};
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{Access, LoopNest, Reducer, ScalarCode};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
-use crate::ir::program::{BatchedOp, VmapArgs, shifted_dims};
-use crate::ir::program::{Builder, Prim, Primitive, Tangents, TypedOperand, Value};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::ir::program::{
+    Access, BatchedOp, Builder, Dim, Factors, JvpArgs, Linearity, LoopNest, Prim, Primitive, Reducer,
+    ScalarCode, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, shifted_dims,
+};
 use std::sync::Arc;
 
 /// The function that combines elements in a reduction.

@@ -5,9 +5,7 @@
 //! equations keep their operations; a cast to varying of a value that varies already is left out.
 
 use super::collective::{Pcast, PcastTo};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Mesh, Result};
 use crate::ir::program::{Builder, Control, Env, Equation, Loop, Op, Program, Value};
 use std::sync::Arc;
 

@@ -5,14 +5,12 @@
 
 use super::dim_check::{format_list, plain_view};
 use super::structural::StructuralOp;
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Spec, check_divides, check_spec, check_unreduced_dtype};
-use crate::core::types::{ArrayType, Shape};
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Dim, Factors, Priority, ShardingConstraint, TypedOperand, Value};
-use crate::ir::program::{VmapArgs, shifted_dims};
+use crate::core::sharding::{check_divides, check_spec, check_unreduced_dtype};
+use crate::core::{ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Result, Shape, Spec};
+use crate::ir::program::{
+    Builder, Dim, Factors, LoopNest, Priority, ShardingConstraint, TypedOperand, Value, VmapArgs,
+    shifted_dims, typing::cotangent_type,
+};
 use std::sync::Arc;
 
 /// A change of the sharding of a value, possibly to another mesh over the same devices.

@@ -5,15 +5,10 @@
 //! share. This module also has macros for derivative rules that other families use.
 
 use super::dim_check::arity;
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::ir::program::TransposeArgs;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing;
+use crate::core::{ArrayType, DType, Fault, Result, Shape, Spec};
 use crate::ir::program::{
-    BatchedOp, Builder, Factors, Linearity, Prim, Primitive, Priority, Remat, ShardingConstraint, Tangents,
-    TypedOperand, Value, VmapArgs,
+    BatchedOp, Builder, Factors, Linearity, LoopNest, Prim, Primitive, Priority, Remat, ShardingConstraint,
+    Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing,
 };
 use std::fmt;
 use std::hash::Hash;

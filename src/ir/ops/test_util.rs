@@ -4,9 +4,7 @@
 //! It then compares the results of the lockstep engine with those of the reference engine.
 
 use super::random::{RandomKeyData, RandomWrap};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::{AxisType, Mesh};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, AxisType, Error, Mesh, Result};
 use crate::ir::grad::{jvp_program, vjp_program};
 use crate::ir::program::{Builder, Prim, Program, Value};
 use crate::prelude::*;

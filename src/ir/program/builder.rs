@@ -4,10 +4,10 @@ use super::{
     CallSite, Control, Env, Equation, FromLiteral, Input, Literal, Op, Phase, Placement, Prim, Program,
     ScopePath, TypedOperand, Var, VarInfo, verify,
 };
-use crate::core::diagnostic::{Error, Fault, Result, SourceLocation};
-use crate::core::mesh::Mesh;
-use crate::core::types::{ArrayType, DType, Scalar};
-use crate::core::types::{MAX_INDICES, too_many_indices};
+use crate::core::{
+    ArrayType, DType, Error, Fault, MAX_INDICES, Mesh, Result, Scalar, SourceLocation,
+    types::too_many_indices,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -2,8 +2,7 @@
 //!
 //! Errors of these primitives name the function, operands and source location of the call.
 
-use crate::core::diagnostic::{Diagnostic, Error, Fault, SourceLocation, TypePart};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Diagnostic, Error, Fault, SourceLocation, TypePart};
 use std::panic::Location;
 
 /// A call by the user: its function, source location, and relation to the applied operations.

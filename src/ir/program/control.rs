@@ -1,8 +1,7 @@
 //! Control operations: operations with nested programs.
 
 use super::{ManualCollective, Op, Program};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::sharding::Spec;
+use crate::core::{Axes, Mesh, Spec};
 use std::sync::Arc;
 
 /// An operation that contains nested programs.

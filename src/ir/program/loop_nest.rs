@@ -13,7 +13,7 @@ pub use crate::core::scalar_op::{
 
 use super::RowKernel;
 pub use super::dynamic_index::{DynamicIndex, OutOfBounds};
-use crate::core::types::{DType, Precision, Scalar};
+use crate::core::{DType, Precision, Scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

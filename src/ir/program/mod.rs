@@ -64,18 +64,21 @@ pub(crate) use control::collective_over;
 pub use control::{CheckpointPolicy, Control, Loop, LoopOperands, ShardMapping};
 pub(crate) use env::{Env, FromLiteral};
 pub use factors::{Dim, DimMap, ExplicitRule, FactorLoop, Factors, Linearity, Priority};
+pub(crate) use factors::{FactorKind, LoopId};
+pub(crate) use loop_nest::{
+    Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer, RowKernelCall,
+    ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source, StridedRange,
+};
 pub use named_op::{ConvDim, FftType, NamedOp};
 pub use operand::TypedOperand;
 pub use primitive::{
     DynEqHash, JvpArgs, ManualCollective, Prim, Primitive, Remat, ShardingConstraint, Tangents, TransposeArgs,
 };
 pub use scope::ScopePath;
+pub(crate) use verify::MAX_WINDOW_COPY_RATIO;
 pub use vmap_rule::{BatchDim, BatchedOp, OperandBatching, VmapArgs, shifted_dims, with_inserted};
 
-use crate::core::diagnostic::SourceLocation;
-use crate::core::mesh::Mesh;
-use crate::core::sharding::SubAxes;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Mesh, Scalar, SourceLocation, SubAxes};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Named operations, for which StableHLO has an operation or needs only a few.
 
 use super::loop_nest::Reducer;
-use crate::core::types::Precision;
+use crate::core::Precision;
 use smallvec::SmallVec;
 
 /// An operation that other array languages have as a single operation.

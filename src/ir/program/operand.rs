@@ -1,7 +1,7 @@
 //! The operands of the typing rules: a type, and the user's view of it for error messages.
 
 use super::UserOperand;
-use crate::core::types::ArrayType;
+use crate::core::ArrayType;
 use std::sync::Arc;
 
 /// An operand of the typing rules: its type, and the user's view of it for error messages.

@@ -3,10 +3,7 @@
 use super::factors::{Factors, Linearity, Priority};
 use super::loop_nest::LoopNest;
 use super::{BatchedOp, Builder, NamedOp, TypedOperand, Value, VmapArgs, typing};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, Axes, Axis, DType, Fault, Result, Shape, Spec};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};

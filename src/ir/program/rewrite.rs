@@ -3,7 +3,7 @@
 use super::loop_nest::{
     Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Scalar};
 use smallvec::SmallVec;
 
 impl Access {

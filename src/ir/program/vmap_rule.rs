@@ -1,9 +1,7 @@
 //! The `vmap` rule of primitives, which turns an operation on one example into one on all examples.
 
 use super::Prim;
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{ArrayType, Axes, AxisType, Mesh, Shape, Spec};
 
 /// The batch dimension, which `vmap` adds to the operations of a program.
 /// It is the first dimension of all mapped values.

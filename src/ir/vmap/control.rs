@@ -9,9 +9,7 @@ use super::{
     BatchedValue, batched_spec, batched_types, batched_values, broadcast_along_batch, inline_vmap,
     spread_over_batch, vmap_program,
 };
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, AxisType};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, Axes, AxisType, DType, Result};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::program::{

@@ -14,10 +14,7 @@ mod control;
 #[cfg(test)]
 mod tests;
 
-use crate::core::diagnostic::{Error, Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, Error, Fault, Result, Spec};
 use crate::ir::ops::shape::BroadcastInDim;
 use crate::ir::ops::slicing::Concatenate;
 use crate::ir::program::{

@@ -2,8 +2,7 @@
 //! float64 are called, so that those for other element types are not built.
 
 use super::{GemmElement, GemmSizes, MatMut, MatRef, PANEL_TERMS};
-use crate::kernels::cpu;
-use crate::kernels::cpu::IsaLevel;
+use crate::kernels::cpu::{self, IsaLevel};
 use gemm_common::Parallelism;
 use gemm_common::cache::{CACHE_INFO, kernel_params};
 use std::path::Path;

@@ -7,7 +7,7 @@
 //! can share.
 
 use super::four_step_fft::{self, FourStepFft, SecondStageIo};
-use crate::core::types::{DType, Element, Shape};
+use crate::core::{DType, Element, Shape};
 use crate::kernels::row_kernel::{
     ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, SecondPass,
     parallel_unless_wasm,

@@ -7,7 +7,7 @@
 
 use super::radix_sort;
 use super::sort_key::{KeyIndex, Ordered};
-use crate::core::types::{DType, Element, with_dtype};
+use crate::core::{DType, Element, types::with_dtype};
 use crate::kernels::row_kernel::{ParallelRowKernel, RowInput, RowOutput, RowOutputs};
 use ndarray::{ArrayView1, ArrayViewMut1, Ix1};
 use std::mem::MaybeUninit;

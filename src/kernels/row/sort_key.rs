@@ -3,7 +3,7 @@
 //! NaN comes last; −0 and 0 have the same key.
 
 use super::radix_sort::RadixKey;
-use crate::core::types::Element;
+use crate::core::Element;
 use half::{bf16, f16};
 
 /// Element types that can be sorted.

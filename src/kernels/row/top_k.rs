@@ -6,8 +6,7 @@
 use super::radix_sort::sort_by_comparison;
 use super::sort_key::{KeyIndex, Ordered, fits_64_bits};
 use super::{lanes, lanes_mut};
-use crate::core::scalar_op::Reducer;
-use crate::core::types::{DType, Shape, with_dtype};
+use crate::core::{DType, Reducer, Shape, types::with_dtype};
 use crate::kernels::row_kernel::{
     ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, SecondPass,
     parallel_unless_wasm,

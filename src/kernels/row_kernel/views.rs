@@ -1,6 +1,6 @@
 //! The batches of rows that a row kernel reads and writes, as views of memory.
 
-use crate::core::types::{DType, Element, with_dtype};
+use crate::core::{DType, Element, types::with_dtype};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -6,7 +6,7 @@
 //! that the least data is exchanged with operands and consumers outside the group.
 
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AccessPiece, LoopNest, Source};
+use crate::ir::program::{AccessPiece, LoopNest, Source};
 use crate::partition::cost::projection::Projections;
 use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;

@@ -1,8 +1,8 @@
 //! Candidate splits of loops, taken from the sub-axes of operands and results.
 
-use crate::core::sharding::sub_axes::{SubAxes, canonicalize, prime_factors, truncate_to_free};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Compute, LoopNest, RowKernelCall, Source};
+use crate::core::sharding::sub_axes::{canonicalize, prime_factors, truncate_to_free};
+use crate::core::{SubAxes, util::small_sort};
+use crate::ir::program::{Compute, LoopNest, RowKernelCall, Source};
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 

@@ -5,8 +5,7 @@
 //! length; none of them can then depend on another. The result depends on the dataflow and not on
 //! the order of equations. Within an exchange, reductions are sorted by source location.
 
-use crate::core::sharding::sub_axes::{SubAxes, subtract};
-use crate::core::util::small_sort;
+use crate::core::{SubAxes, sharding::sub_axes::subtract, util::small_sort};
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::program::{Slot, StepOrigin};
 use crate::partition::tree_reduce;

@@ -7,7 +7,7 @@
 use super::loops::Candidate;
 use super::scatter;
 use crate::core::sharding::sub_axes::in_device_order;
-use crate::ir::program::loop_nest::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
+use crate::ir::program::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Slot;

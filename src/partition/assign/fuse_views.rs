@@ -2,7 +2,7 @@
 //! The result of such an operation is stored only if some consumer cannot read through it.
 
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, AccessPiece, LoopNest, Source};
+use crate::ir::program::{Access, AccessPiece, LoopNest, Source};
 use crate::partition::access::compose_access;
 use crate::partition::collective::CollectiveKind;
 use crate::partition::draft::{Draft, DraftStep, FusedView};

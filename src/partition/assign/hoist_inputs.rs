@@ -3,7 +3,7 @@
 //! An input gets the layout that its consumers in the body need, so that it is fetched once, before
 //! the loop.
 
-use crate::core::sharding::sub_axes::{SubAxes, canonicalize};
+use crate::core::{SubAxes, sharding::sub_axes::canonicalize};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::factorize::factorize;
 use crate::partition::draft::Draft;

@@ -8,7 +8,7 @@
 //! one array of weights, are fetched one by one.
 
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AccessPiece, Source};
+use crate::ir::program::{AccessPiece, Source};
 use crate::partition::boxes::{Interval, Region, full};
 use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::cache::distinct_consumers;

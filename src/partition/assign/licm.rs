@@ -8,8 +8,8 @@
 
 use super::fuse_views;
 use super::hoist_inputs::MAX_HOISTED_BYTES;
-use crate::core::types::Shape;
-use crate::ir::program::loop_nest::{Access, LoopNest, StridedRange};
+use crate::core::Shape;
+use crate::ir::program::{Access, LoopNest, StridedRange};
 use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep, map_nest};
 use crate::partition::layout::{DimLayout, Layout};

@@ -3,8 +3,7 @@
 //! If region search changes the placement of values, the program is finished with and without these
 //! changes, and the better one is used.
 
-use crate::core::diagnostic::{PrintedStage, Result};
-use crate::core::sharding::sub_axes::from_axes;
+use crate::core::{PrintedStage, Result, sharding::sub_axes::from_axes};
 use crate::partition::assign::hoist_inputs::AdoptedInput;
 use crate::partition::assign::place::{self, Placer};
 use crate::partition::assign::{

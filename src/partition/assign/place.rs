@@ -8,9 +8,9 @@ use super::candidates::operand_splits;
 use super::defer_reduction::{self, DeferredReduction};
 use super::loops::{self, Assignment, Candidate, FreeStep};
 use super::{fuse_views, reduction, scatter};
-use crate::core::sharding::sub_axes::{SubAxes, in_device_order, num_shards, subtract};
-use crate::core::types::Scalar;
-use crate::ir::program::loop_nest::{
+use crate::core::sharding::sub_axes::{in_device_order, num_shards, subtract};
+use crate::core::{Scalar, SubAxes};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarArg, ScalarCode, Source, StridedRange,
 };
 use crate::partition::cost::cache::CostCache;

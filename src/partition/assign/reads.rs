@@ -5,7 +5,7 @@
 //! read one of its rows, each is compared with those near it. What a read covers over all loop
 //! indices does not depend on layouts, so the neighbours are found once for all candidates.
 
-use crate::ir::program::loop_nest::LoopNest;
+use crate::ir::program::LoopNest;
 use crate::partition::access::access_hull;
 use crate::partition::boxes::{Interval, Region, full, intersect};
 use crate::partition::cost::projection::Projections;

@@ -1,8 +1,7 @@
 //! Reductions of partial values: how partial values are combined, and how many bytes that moves.
 
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards, subtract};
-use crate::core::types::gcd;
-use crate::core::util::small_sort;
+use crate::core::sharding::sub_axes::{num_shards, subtract};
+use crate::core::{SubAxes, SubAxis, types::gcd, util::small_sort};
 use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};

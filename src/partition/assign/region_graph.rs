@@ -6,7 +6,7 @@
 use super::block_align::distances_to_end;
 use crate::core::sharding::sub_axes::full_axes;
 use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, LoopNest, Source, StridedRange};
+use crate::ir::program::{Access, LoopNest, Source, StridedRange};
 use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep};
 use crate::partition::layout::DimLayout;

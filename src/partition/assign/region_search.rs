@@ -16,10 +16,9 @@
 use super::loops::Assignment;
 use super::place;
 use super::region_graph::{PlacementRegion, RegionGraph, follows_result};
-use crate::core::mesh::AxisType;
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, from_axes, num_shards, overlap};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::Source;
+use crate::core::sharding::sub_axes::{canonicalize, from_axes, num_shards, overlap};
+use crate::core::{AxisType, SubAxes, SubAxis, util::small_sort};
+use crate::ir::program::Source;
 use crate::partition::cost::cache::{
     CostCache, KeyMap, write_layouts, write_piece, write_sizes, write_sub_axes,
 };

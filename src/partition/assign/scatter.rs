@@ -1,11 +1,8 @@
 //! Partial scatters: scatters whose updates are split over devices.
 //! This module also decides which operands of gathers and scatters may be partial.
 
-use crate::core::sharding::sub_axes::SubAxes;
-use crate::core::types::Scalar;
-use crate::ir::program::loop_nest::{
-    AccessPiece, Compute, LoopNest, OutOfBounds, Reducer, Source, StridedRange,
-};
+use crate::core::{Scalar, SubAxes};
+use crate::ir::program::{AccessPiece, Compute, LoopNest, OutOfBounds, Reducer, Source, StridedRange};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::StoredValue;
 

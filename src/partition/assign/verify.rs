@@ -1,8 +1,8 @@
 //! Verifies the invariants of per-device programs, in debug builds.
 
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, in_device_order, subtract};
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, Source};
+use crate::core::sharding::sub_axes::{in_device_order, subtract};
+use crate::core::{DType, SubAxes, SubAxis};
+use crate::ir::program::{AccessPiece, Compute, LoopNest, Source};
 use crate::partition::access::piece_sets;
 use crate::partition::boxes::full;
 use crate::partition::layout::{DimLayout, Layout};

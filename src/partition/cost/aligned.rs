@@ -8,8 +8,7 @@
 //! of elements in the union of the boxes, in time that depends only on the numbers of sub-axes and
 //! of consumers (at most six).
 
-use crate::core::sharding::sub_axes::{SubAxis, prime_factors};
-use crate::core::util::small_sort;
+use crate::core::{SubAxis, sharding::sub_axes::prime_factors, util::small_sort};
 use crate::partition::cost::consumer::FetchQuery;
 use crate::partition::cost::factorize::factorize;
 use crate::partition::layout::DimLayout;

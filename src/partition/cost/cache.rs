@@ -1,8 +1,8 @@
 //! A cache of fetch costs and layout decisions.
 //! Layers repeat, and so do their fetches.
 
-use crate::core::sharding::sub_axes::SubAxis;
-use crate::ir::program::loop_nest::{AccessPiece, Source};
+use crate::core::SubAxis;
+use crate::ir::program::{AccessPiece, Source};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::transfer::{MAX_SAMPLED_COMBINATIONS, TransferCost};
 use crate::partition::layout::{DimLayout, Layout};

@@ -1,7 +1,7 @@
 //! The cost of computation, and the exchange rate between elements computed and bytes received.
 
-use crate::core::sharding::sub_axes::SubAxis;
-use crate::ir::program::loop_nest::LoopNest;
+use crate::core::SubAxis;
+use crate::ir::program::LoopNest;
 use crate::partition::boxes::loop_box;
 use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::consumer::Consumer;

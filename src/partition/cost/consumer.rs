@@ -1,6 +1,6 @@
 //! The inputs of the cost model: consumers of values, and fetches.
 
-use crate::ir::program::loop_nest::LoopNest;
+use crate::ir::program::LoopNest;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
 

@@ -1,8 +1,7 @@
 //! The kind of an exchange, by the sub-axes of the blocks that are held and needed.
 
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AffineExpr, LoopNest, Source, StridedRange};
+use crate::core::{SubAxes, SubAxis, sharding::sub_axes::num_shards, util::small_sort};
+use crate::ir::program::{AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::collective::CollectiveKind;
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::cost::factorize::{IndexFactor, factorize};

@@ -1,8 +1,7 @@
 //! Factorises index spaces so that held and needed blocks are boxes of sub-axes.
 
-use crate::core::sharding::sub_axes::{SubAxes, prime_factors};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Source, StridedRange};
+use crate::core::{SubAxes, sharding::sub_axes::prime_factors, util::small_sort};
+use crate::ir::program::{Source, StridedRange};
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};

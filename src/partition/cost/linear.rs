@@ -3,9 +3,8 @@
 //! The intervals that a device holds or needs start and end at linear functions ("lines") of its
 //! coordinates.
 
-use crate::core::sharding::sub_axes::SubAxes;
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AccessPiece, AffineExpr, Source};
+use crate::core::{SubAxes, util::small_sort};
+use crate::ir::program::{AccessPiece, AffineExpr, Source};
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};

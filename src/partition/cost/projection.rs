@@ -3,7 +3,7 @@
 //! A concatenation has a piece for each operand. The cost of a fetch depends on the pieces of one
 //! value only, so they are found once and not for each fetch.
 
-use crate::ir::program::loop_nest::{Access, AccessPiece, Compute, LoopNest, ScalarCode, Source};
+use crate::ir::program::{Access, AccessPiece, Compute, LoopNest, ScalarCode, Source};
 use crate::partition::cost::consumer::Consumer;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::Slot;

@@ -6,8 +6,8 @@
 //! polynomial, and a few devices of each piece determine it. *Irregular*: the combinations of
 //! relevant sub-axes are enumerated, or sampled if there are too many.
 
-use crate::core::sharding::sub_axes::{SubAxes, num_shards, overlap};
-use crate::core::util::small_sort;
+use crate::core::sharding::sub_axes::{num_shards, overlap};
+use crate::core::{SubAxes, util::small_sort};
 use crate::partition::access::access_sets;
 use crate::partition::boxes::loop_box;
 use crate::partition::cost::aligned::{AlignedCount, count_aligned};

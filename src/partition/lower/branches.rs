@@ -3,11 +3,8 @@
 //! If all devices choose the same branch, one nested program runs. If the choice varies over
 //! devices, all branches run and each device selects its results.
 
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::Axis;
-use crate::core::types::{DType, Scalar, Shape};
-use crate::ir::program::loop_nest::{Access, LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::{Equation, Program};
+use crate::core::{Axis, DType, Error, Result, Scalar, Shape};
+use crate::ir::program::{Access, Equation, LoopNest, Program, ScalarArg, ScalarCode, ScalarOp};
 use crate::partition::layout::Layout;
 use crate::partition::lower::control::NestedInput;
 use crate::partition::lower::equations::{LoweredValue, Lowering};

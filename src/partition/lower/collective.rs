@@ -2,15 +2,11 @@
 //!
 //! Hidden dimensions are the leading dimensions of a stored value that stand for mesh axes.
 
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::{Axes, Axis};
-use crate::core::types::{DType, Scalar, Shape};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
-    StridedRange,
+use crate::core::{Axes, Axis, DType, Error, Result, Scalar, Shape, util::small_sort};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, Equation, LoopNest, ManualCollective, Program, Reducer,
+    ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, VarInfo,
 };
-use crate::ir::program::{Equation, ManualCollective, Program, VarInfo};
 use crate::partition::collective::CollectiveKind;
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};

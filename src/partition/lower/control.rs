@@ -1,14 +1,9 @@
 //! Lowers control equations: calls, loops and prints; `shard_map` and `cond` have separate modules.
 
-use crate::core::diagnostic::Result;
-use crate::core::mesh::Axis;
-use crate::core::types::{DType, Shape};
-use crate::ir::program::loop_nest::{Access, Source};
-use crate::ir::program::{Control, Equation, Loop, LoopOperands, Program, Var, VarInfo};
-use crate::partition::assign::pipeline;
-use crate::partition::assign::pipeline::PlannedProgram;
-use crate::partition::draft;
-use crate::partition::draft::DraftStep;
+use crate::core::{Axis, DType, Result, Shape};
+use crate::ir::program::{Access, Control, Equation, Loop, LoopOperands, Program, Source, Var, VarInfo};
+use crate::partition::assign::pipeline::{self, PlannedProgram};
+use crate::partition::draft::{self, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
 use crate::partition::lower::varying::varying_axes;

@@ -1,18 +1,13 @@
 //! Lowers the equations of a program to local steps over stored values, in program order.
 
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::sub_axes::{SubAxes, from_axes, in_device_order};
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarCode, Source, StridedRange,
-};
+use crate::core::sharding::sub_axes::{from_axes, in_device_order};
+use crate::core::{ArrayType, Axes, Axis, AxisType, DType, Mesh, Result, Shape, SubAxes};
 use crate::ir::program::{
-    Env, Equation, EquationContext, FromLiteral, Literal, Op, Prim, Program, VarInfo, verify,
+    Access, AccessPiece, AffineExpr, Env, Equation, EquationContext, FromLiteral, Literal, LoopNest, Op,
+    Prim, Program, Reducer, ScalarCode, Source, StridedRange, VarInfo, verify,
 };
 use crate::partition::collective::CollectiveKind;
-use crate::partition::draft;
-use crate::partition::draft::{Draft, DraftStep};
+use crate::partition::draft::{self, Draft, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
 

@@ -3,15 +3,11 @@
 //! A value has a hidden leading dimension for each mesh axis it varies over. Values are cut into
 //! blocks where they enter the region, and joined where they leave it.
 
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis};
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarCode, Source, StridedRange,
+use crate::core::{Axes, Axis, DType, Result, Scalar, Spec, SubAxes, SubAxis};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, Equation, LoopNest, Program, Reducer, ScalarCode, ShardMapping,
+    Source, StridedRange, VarInfo,
 };
-use crate::ir::program::{Equation, Program, ShardMapping, VarInfo};
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering, ManualAxes};

@@ -2,8 +2,9 @@
 //!
 //! Each device runs the kernel on the blocks it holds, and the partial results are added.
 
-use crate::core::sharding::sub_axes::{SubAxes, intersection, num_shards, overlap, subtract};
-use crate::ir::program::loop_nest::{
+use crate::core::SubAxes;
+use crate::core::sharding::sub_axes::{intersection, num_shards, overlap, subtract};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarCode, Source, StridedRange,
 };
 use crate::partition::layout::{DimLayout, Layout};

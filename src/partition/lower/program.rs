@@ -1,6 +1,6 @@
 //! Partitions a whole program: lowers it, then runs the pass pipeline.
 
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::ir::program::{EquationContext, Op, Program};
 use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
 use crate::partition::cost::compute::TransferPrices;

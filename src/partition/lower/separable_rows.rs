@@ -4,11 +4,11 @@
 //! dimension, devices exchange blocks, so that another dimension is split instead: an all-to-all
 //! moves a fraction of what a gather of the rows moves.
 
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
+use crate::core::{DType, Scalar};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernel, RowKernelCall, RowSharding, Source,
+    StridedRange,
 };
-use crate::ir::program::{RowKernel, RowSharding};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
 use crate::partition::program::{Slot, StepOrigin};

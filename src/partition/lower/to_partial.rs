@@ -2,15 +2,13 @@
 //!
 //! Each device keeps its block and has zeros elsewhere.
 
-use crate::core::sharding::sub_axes::in_device_order;
-use crate::core::sharding::sub_axes::{SubAxes, intersection, num_shards, subtract};
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{
+use crate::core::sharding::sub_axes::{in_device_order, intersection, num_shards, subtract};
+use crate::core::{DType, Scalar, SubAxes};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
     StridedRange,
 };
-use crate::partition::draft;
-use crate::partition::draft::DraftStep;
+use crate::partition::draft::{self, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
 use crate::partition::program::{Slot, Step, StepOrigin};

@@ -5,12 +5,11 @@
 //! gathering the rows, the rows are not split, and the layout of the step is chosen with all
 //! others.
 
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, ScalarArg, ScalarCode, ScalarOp,
-    Source, StridedRange,
+use crate::core::{DType, Scalar};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernel, RowKernelCall, RowSharding, ScalarArg,
+    ScalarCode, ScalarOp, Source, StridedRange,
 };
-use crate::ir::program::{RowKernel, RowSharding};
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;

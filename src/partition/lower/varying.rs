@@ -1,6 +1,6 @@
 //! Computes which manual axes values vary over, from the values they depend on.
 
-use crate::core::mesh::Axis;
+use crate::core::Axis;
 use crate::ir::program::{Control, Env, FromLiteral, Literal, ManualCollective, Op, Program};
 
 /// Returns the axes that each result varies over, given those of the inputs.

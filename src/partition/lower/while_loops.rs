@@ -5,11 +5,10 @@
 //! once before the loop and at the end of each iteration, and a device whose flag is false keeps
 //! its carries. No device waits for another one, so nothing is communicated.
 
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, Axis};
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::{Access, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::{Equation, Program, VarInfo, collective_over};
+use crate::core::{Axes, Axis, DType, Result};
+use crate::ir::program::{
+    Access, Equation, LoopNest, Program, Reducer, ScalarArg, ScalarCode, ScalarOp, VarInfo, collective_over,
+};
 use crate::partition::assign::pipeline::PlannedProgram;
 use crate::partition::layout::Layout;
 use crate::partition::lower::control::NestedInput;

@@ -2,8 +2,7 @@
 
 use super::link::Link;
 use super::{DeviceLayout, MEMORY_RESERVE, Machine};
-use crate::core::axes::Axis;
-use crate::core::diagnostic::{Error, Result, SourceLocation};
+use crate::core::{Axis, Error, Result, SourceLocation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

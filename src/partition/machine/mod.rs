@@ -5,11 +5,9 @@ mod json;
 mod link;
 mod wiring;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::dtype::DType;
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::sharding::sub_axes::from_axes;
-use crate::core::util::small_sort;
+use crate::core::{
+    Axes, Axis, DType, Error, ErrorKind, Fault, Mesh, Result, sharding::sub_axes::from_axes, util::small_sort,
+};
 use crate::partition::collective::CollectiveKind;
 #[cfg(feature = "json")]
 pub(crate) use json::{json_error, to_json_lines};

@@ -11,10 +11,7 @@
 //! levels run at the same time, on different pieces of the data, so the slowest decides.
 
 use super::link::Link;
-use crate::core::mesh::{Axis, Mesh};
-use crate::core::sharding::sub_axes::SubAxis;
-use crate::core::types::gcd;
-use crate::core::util::small_sort;
+use crate::core::{Axis, Mesh, SubAxis, types::gcd, util::small_sort};
 use crate::partition::collective::CollectiveKind;
 use std::hash::{Hash, Hasher};
 

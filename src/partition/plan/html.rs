@@ -2,8 +2,7 @@
 //!
 //! A page is a single file whose table is sorted by clicking on a column's name.
 
-use crate::core::diagnostic::SourceLocation;
-use crate::core::util::text::escape;
+use crate::core::{SourceLocation, util::text::escape};
 use std::fmt::Write;
 
 /// One cell of a page's table.

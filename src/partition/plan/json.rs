@@ -3,8 +3,7 @@
 use super::html::location_text;
 use super::profile::{Span, Timeline};
 use super::{EntryKind, Plan, PlanEntry};
-use crate::core::diagnostic::Result;
-use crate::core::util::small_sort;
+use crate::core::{Result, util::small_sort};
 use crate::partition::machine::{json_error, to_json_lines};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;

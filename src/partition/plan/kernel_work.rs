@@ -1,8 +1,7 @@
 //! Estimates the work of a kernel: operations and bytes of memory on the busiest device.
 
-use crate::core::dtype::DType;
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{AccessPiece, Compute, LoopNest, ScalarCode, Source};
+use crate::core::{DType, util::small_sort};
+use crate::ir::program::{AccessPiece, Compute, LoopNest, ScalarCode, Source};
 use crate::partition::{DimLayout, Slot, SpmdProgram};
 use std::collections::{BTreeMap, HashSet};
 

@@ -51,9 +51,7 @@ pub use json::{SavedEntry, SavedPlan};
 pub use profile::{Activity, Comparison, ComparisonRow, Span, Timeline};
 pub use sweep::{Sweep, mesh_shapes, sweep};
 
-use crate::core::diagnostic::{Result, SourceLocation};
-use crate::core::dtype::DType;
-use crate::core::mesh::Axes;
+use crate::core::{Axes, DType, Result, SourceLocation};
 use crate::ir::program::{Phase, ScopePath};
 pub use crate::partition::machine::{Link, Machine};
 use crate::partition::{CollectiveKind, Collectives, SpmdProgram};

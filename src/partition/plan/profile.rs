@@ -2,9 +2,7 @@
 
 use super::html::{PageColumn, location_text, page};
 use super::{EntryKind, Plan};
-use crate::core::diagnostic::SourceLocation;
-use crate::core::util::small_sort;
-use crate::core::util::text::scaled;
+use crate::core::{SourceLocation, util::small_sort, util::text::scaled};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;

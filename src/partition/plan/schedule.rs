@@ -3,8 +3,7 @@
 use super::kernel_work::{self, KernelWork};
 use super::walk::{self, Runs, Schedule, Task, Work};
 use super::{Bound, EntryKind, PlanEntry};
-use crate::core::diagnostic::Result;
-use crate::core::mesh::Mesh;
+use crate::core::{Mesh, Result};
 use crate::partition::fused;
 use crate::partition::machine::{LinkPrice, Machine, MeshLinks};
 use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step};

@@ -1,9 +1,8 @@
 //! Sweeps: plans for several meshes, shardings or machines, ranked by time.
 
 use super::Plan;
-use crate::core::diagnostic::{Error, Result};
-use crate::core::util::small_sort;
 use crate::core::util::text::{scaled, table};
+use crate::core::{Error, Result, util::small_sort};
 use std::fmt;
 
 /// The plans of a program for a list of choices, made by [`sweep`].

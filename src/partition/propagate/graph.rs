@@ -6,10 +6,8 @@ use super::instance::{ConstantUse, Instance};
 use super::rule::PropagationRule;
 use super::solve::{FactorEquation, PropagatedValue, System, ValueId};
 use super::sub_axes::is_prefix;
-use crate::core::mesh::{Axis, AxisType, Mesh};
 use crate::core::sharding::sub_axes::{canonicalize, from_spec};
-use crate::core::sharding::{Spec, SubAxes, SubAxis};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axis, AxisType, Mesh, Spec, SubAxes, SubAxis};
 use crate::ir::program::{
     Control, Input, Loop, Op, Placement, Primitive, Program, ShardMapping, ShardingConstraint, Var, VarInfo,
 };

@@ -1,10 +1,7 @@
 //! Maps the variables of a program to values of the system, and places the solved program.
 
 use super::solve::{PropagatedValue, ValueId};
-use crate::core::mesh::Mesh;
-use crate::core::sharding::sub_axes::from_axes;
-use crate::core::sharding::{SubAxes, SubAxis};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Mesh, SubAxes, SubAxis, sharding::sub_axes::from_axes};
 use crate::ir::program::{Input, Op, Placement, Program, Var, VarInfo};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -21,8 +21,7 @@ mod sub_axes;
 #[cfg(test)]
 mod tests;
 
-use crate::core::diagnostic::{Error, Result};
-use crate::core::mesh::Mesh;
+use crate::core::{Error, Mesh, Result};
 use crate::ir::program::{Op, Placement, Program};
 use graph::SystemBuilder;
 

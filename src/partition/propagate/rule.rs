@@ -1,6 +1,6 @@
 //! Propagation rules: the loops of an equation, and the levels and directions of propagation.
 
-use crate::ir::program::factors::{Dim, DimMap, FactorKind, Factors, LoopId, Priority};
+use crate::ir::program::{Dim, DimMap, FactorKind, Factors, LoopId, Priority};
 use smallvec::SmallVec;
 
 /// The directions in which an equation propagates sub-axes.

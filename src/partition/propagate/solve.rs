@@ -5,9 +5,7 @@
 use super::rule::{Directions, NUM_PRIORITY_LEVELS, PropagationRule};
 use super::sub_axes::{agree, free_major_part, is_prefix, major_part, minor_part, push_minor};
 use crate::core::sharding::sub_axes::{canonicalize, num_shards};
-use crate::core::sharding::{SubAxes, SubAxis};
-use crate::core::types::gcd;
-use crate::core::util::small_sort;
+use crate::core::{SubAxes, SubAxis, types::gcd, util::small_sort};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 

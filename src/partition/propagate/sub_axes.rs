@@ -5,7 +5,7 @@
 //! of other meshes over the same devices are treated alike: nothing here depends on the axis that a
 //! sub-axis belongs to.
 
-use crate::core::sharding::{SubAxes, SubAxis};
+use crate::core::{SubAxes, SubAxis};
 
 /// Returns the upper end of a sub-axis: the stride of the next one above it.
 fn upper_stride(a: SubAxis) -> usize {

@@ -2,13 +2,11 @@
 //!
 //! Collectives that the user called keep the kind the user gave them.
 
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, touched_axes};
+use crate::core::{Axes, Axis, Mesh, SubAxes, SubAxis, sharding::sub_axes::touched_axes};
 use crate::ir::program::Phase;
 use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
-use crate::partition::cost::cache;
-use crate::partition::cost::cache::CostCache;
+use crate::partition::cost::cache::{self, CostCache};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::exchange::{ConsumerExchange, consumer_exchange, is_halo};
 use crate::partition::cost::projection::Projections;

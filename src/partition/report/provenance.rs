@@ -2,10 +2,9 @@
 //!
 //! The origin is an argument, or the operation that introduced the sharding.
 
-use crate::core::diagnostic::SourceLocation;
-use crate::core::sharding::sub_axes::{SubAxes, from_axes, overlap};
-use crate::ir::program::Phase;
-use crate::ir::program::loop_nest::{Reducer, Source};
+use crate::core::sharding::sub_axes::{from_axes, overlap};
+use crate::core::{SourceLocation, SubAxes};
+use crate::ir::program::{Phase, Reducer, Source};
 use crate::partition::collective::Collective;
 use crate::partition::print;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin};

@@ -1,9 +1,8 @@
 //! Report entries of reductions.
 
 use super::classify::{Classifier, call_text, new_collective, touched_axes_of};
-use crate::core::mesh::Axes;
-use crate::core::sharding::sub_axes::{SubAxis, subtract};
-use crate::ir::program::loop_nest::Reducer;
+use crate::core::{Axes, SubAxis, sharding::sub_axes::subtract};
+use crate::ir::program::Reducer;
 use crate::partition::collective::{Collective, CollectiveKind};
 use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};

@@ -4,14 +4,11 @@ use super::oracle::check;
 use super::plain::plain;
 use super::random::{part, product};
 use crate::DType::F32;
-use crate::core::mesh::Mesh;
-use crate::core::sharding::sub_axes::from_axes;
-use crate::core::types::{Scalar, Shape};
-use crate::ir::program::loop_nest::{
+use crate::core::{Mesh, Scalar, Shape, sharding::sub_axes::from_axes};
+use crate::ir::program::{
     AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, StridedRange,
 };
-use crate::partition::assign::pipeline;
-use crate::partition::assign::pipeline::Partitioned;
+use crate::partition::assign::pipeline::{self, Partitioned};
 use crate::partition::collective::{Collective, CollectiveKind};
 use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::{Draft, copy_nest, map_nest, reshape_nest};

@@ -5,7 +5,7 @@ use super::plain::plain;
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::shard_map::shard_map;
 use crate::api::transform::{Lowered, cond, fori_loop, while_loop};
-use crate::core::mesh::Mesh;
+use crate::core::Mesh;
 use crate::partition::collective::CollectiveKind;
 use crate::partition::program::{SpmdProgram, Step};
 use crate::{Result, axis_index, p};

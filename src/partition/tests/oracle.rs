@@ -1,7 +1,7 @@
 //! An evaluator of per-device programs that runs device by device, on separate memories.
 
 use super::plain::{combine, sentence, start};
-use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::Reducer;
 use crate::partition::boxes::{Region, for_each_index, full, linear_index, loop_box, volume};
 use crate::partition::program::{LocalStep, Slot, SpmdProgram, Step};
 use crate::partition::tree_reduce;

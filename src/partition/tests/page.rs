@@ -1,6 +1,6 @@
 //! Tests that the documentation of `partition` shows the states that the passes produce.
 
-use crate::core::mesh::Mesh;
+use crate::core::Mesh;
 use crate::partition::draft::Draft;
 use crate::prelude::*;
 use std::cell::RefCell;

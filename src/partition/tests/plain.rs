@@ -1,9 +1,9 @@
 //! A plain evaluation of per-device programs, as if all values were in one memory.
 
-use crate::ir::program::loop_nest::{
-    Access, Compute, LoopNest, Reducer, RowKernelCall, ScalarArg, ScalarCode, ScalarOp, Source,
+use crate::ir::program::{
+    Access, Compute, LoopNest, Reducer, RowInput, RowKernelCall, RowOutput, RowOutputs, ScalarArg,
+    ScalarCode, ScalarOp, Source,
 };
-use crate::ir::program::{RowInput, RowOutput, RowOutputs};
 use crate::partition::access::span_steps;
 use crate::partition::boxes::{Region, for_each_index, full, linear_index, volume};
 use crate::partition::program::{Slot, SpmdProgram, Step};

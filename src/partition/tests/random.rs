@@ -8,13 +8,11 @@ use super::VERIFY;
 use super::oracle::check;
 use super::plain::plain;
 use crate::DType::{F32, I32};
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards};
-use crate::core::types::{DType, Precision, Scalar, Shape};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer, RowKernelCall,
-    ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
+use crate::core::{DType, Precision, Scalar, Shape, SubAxes, SubAxis, sharding::sub_axes::num_shards};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer, RowInput,
+    RowKernel, RowKernelCall, RowOutputs, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
-use crate::ir::program::{RowInput, RowKernel, RowOutputs};
 use crate::partition::assign::pipeline;
 use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::{Draft, copy_nest, map_nest, reshape_nest};

@@ -1,7 +1,7 @@
 //! The options that a plugin takes when a client is created, and the text form of them.
 
 use super::{fault, op_error};
-use crate::core::diagnostic::{Error, ErrorKind, Result};
+use crate::core::{Error, ErrorKind, Result};
 
 /// The environment variable with the options of the plugin.
 pub const PLUGIN_OPTIONS: &str = "ATMESH_PJRT_OPTIONS";

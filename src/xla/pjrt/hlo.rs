@@ -4,7 +4,7 @@ use super::proto::{
     HloInstructionProto, HloModuleProto, HloModuleProtoWithConfig, MeshAxesReplicaGroupListProto, OpMetadata,
     ShapeProto, StackFrameIndexProto,
 };
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Shape};
 use prost::Message;
 use std::fmt;
 

@@ -39,8 +39,7 @@ pub use hlo::XlaCollective;
 #[cfg(fuzzing)]
 pub use hlo::fuzz_hlo_module;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{DType, Shape};
+use crate::core::{DType, Error, ErrorKind, Fault, Result, Shape};
 use api::PluginLoadError;
 use client_options::{is_out_of_memory, out_of_memory_help};
 use std::cell::Cell;

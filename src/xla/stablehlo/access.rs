@@ -4,9 +4,8 @@
 
 use super::writer::{Ssa, Writer};
 use super::{FaultResult, unsupported};
-use crate::core::types::{DType, Scalar};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Access, AccessPiece, AffineExpr, Source, StridedRange};
+use crate::core::{DType, Scalar, util::small_sort};
+use crate::ir::program::{Access, AccessPiece, AffineExpr, Source, StridedRange};
 
 /// The maximum padding of a window access along a dimension, in elements.
 const MAX_PADDING_ELEMENTS: i64 = 1 << 40;

@@ -3,9 +3,8 @@
 use super::syntax::tensor;
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, unsupported};
-use crate::core::scalar_op::StableHloForm;
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarInst, ScalarOp};
+use crate::core::{DType, Scalar, StableHloForm};
+use crate::ir::program::{LoopNest, ScalarArg, ScalarCode, ScalarInst, ScalarOp};
 
 impl Writer {
     /// Writes scalar code over all loops of a loop nest, and returns its value.

@@ -2,8 +2,7 @@
 
 use super::syntax::{join, list, tensor};
 use super::writer::{Ssa, Writer, names, types};
-use crate::core::diagnostic::Result;
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Result, Scalar};
 use crate::ir::program::{Loop, Program};
 use std::sync::Arc;
 

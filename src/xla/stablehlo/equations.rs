@@ -3,10 +3,8 @@
 use super::shardings::unmade_sum_axes;
 use super::writer::{Ssa, Writer};
 use super::{Annotate, FaultResult, unsupported};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::ArrayType;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::{Control, Equation, Input, Op, Program};
+use crate::core::{ArrayType, Error, Result};
+use crate::ir::program::{Control, Equation, Input, LoopNest, Op, Program};
 
 impl Writer {
     /// Writes all equations of a program with these inputs, and returns its results.

@@ -4,9 +4,8 @@ use super::FaultResult;
 use super::loop_nests::reducer_op;
 use super::syntax::{array, list};
 use super::writer::{Ssa, Writer};
-use crate::core::types::{DType, Scalar};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{DynamicIndex, LoopNest, OutOfBounds, Reducer};
+use crate::core::{DType, Scalar, util::small_sort};
+use crate::ir::program::{DynamicIndex, LoopNest, OutOfBounds, Reducer};
 
 /// The dynamic indices of a gather or scatter, as tensors over the loops that they depend on.
 struct IndexTensors {

@@ -5,9 +5,8 @@
 use super::syntax::{list, tensor};
 use super::writer::{Ssa, Writer, precision_name};
 use super::{FaultResult, unsupported};
-use crate::core::types::{DType, Precision};
-use crate::core::util::small_sort;
-use crate::ir::program::loop_nest::{Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
+use crate::core::{DType, Precision, util::small_sort};
+use crate::ir::program::{Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
 
 impl Writer {
     /// Writes a loop nest with these operands, and returns its result.

@@ -4,11 +4,7 @@ use super::shardings::UnevenPolicy;
 use super::syntax::{join, list, quoted, tensor};
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, unsupported};
-use crate::core::diagnostic::Result;
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar};
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, Axis, DType, Mesh, Result, Scalar, Spec, util::small_sort};
 use crate::ir::program::{ManualCollective, ShardMapping};
 
 impl Writer {

@@ -24,8 +24,7 @@ mod writer;
 
 pub use shardings::Annotate;
 
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, Scalar};
 use crate::ir::program::{Input, Placement, Program};
 use shardings::{UnevenPolicy, mesh_name};
 use std::fmt::Write;

@@ -5,9 +5,8 @@
 use super::syntax::{join, list};
 use super::writer::{Ssa, Writer, names, precision_name, types};
 use super::{FaultResult, unsupported};
-use crate::core::types::{ArrayType, DType, Precision, Scalar};
-use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::{ConvDim, FftType, NamedOp};
+use crate::core::{ArrayType, DType, Precision, Scalar};
+use crate::ir::program::{ConvDim, FftType, NamedOp, Reducer};
 
 impl Writer {
     pub(super) fn named_op(

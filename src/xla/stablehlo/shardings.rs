@@ -3,10 +3,7 @@
 use super::FaultResult;
 use super::syntax::{list, quoted};
 use super::writer::{Ssa, Writer};
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Spec, SubAxis};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Spec, SubAxis};
 use crate::ir::program::{Placement, ShardingConstraint};
 
 /// The values that get sharding annotations, besides arguments, results and requested shardings.

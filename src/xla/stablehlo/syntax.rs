@@ -1,6 +1,6 @@
 //! StableHLO syntax: types, literals and lists.
 
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Scalar};
 use std::fmt::Display;
 
 /// Returns the name of an element type. A PRNG key is stored as ui64.

@@ -1,9 +1,7 @@
 //! The writer of StableHLO text: values, operations with one result, and operations with regions.
 
 use super::syntax::{join, list, literal, quoted, tensor};
-use crate::core::diagnostic::SourceLocation;
-use crate::core::mesh::{Axis, Mesh};
-use crate::core::types::{ArrayType, DType, Precision, Scalar};
+use crate::core::{ArrayType, Axis, DType, Mesh, Precision, Scalar, SourceLocation};
 use crate::ir::program::ScopePath;
 use std::fmt::Write;
 

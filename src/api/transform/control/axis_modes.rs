@@ -5,10 +5,8 @@ use crate::api::array::Array;
 use crate::api::trace::{OpenTrace, Setting, apply_control, setting};
 use crate::api::transform::jit::{check_arguments, check_errors};
 use crate::api::tree::{Args, Output, Specs, Tree, collect, resolve};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Sharding, Spec, check_spec, for_result};
-use crate::core::types::ArrayType;
+use crate::core::sharding::{check_spec, for_result};
+use crate::core::{ArrayType, Axes, Axis, AxisType, Error, ErrorKind, Fault, Mesh, Result, Sharding, Spec};
 use crate::ir::program::{CallSite, Control};
 use std::sync::Arc;
 

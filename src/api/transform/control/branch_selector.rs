@@ -1,6 +1,6 @@
 //! The operand that selects a branch.
 
-use crate::core::types::DType;
+use crate::core::DType;
 
 /// The kind of operand that selects a branch.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,8 +27,7 @@ use super::jit::record_body;
 use crate::api::array::Array;
 use crate::api::trace::{OpenTrace, RecordedProgram, poison};
 use crate::api::tree::{Path, Tree, collect};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType, Error, Result};
 use crate::ir::program::{CallSite, Program, Var, VarInfo};
 use std::cell::RefCell;
 

@@ -3,9 +3,7 @@
 use super::branch_selector::BranchSelector;
 use crate::api::transform::stages::{first_difference, mark_difference};
 use crate::api::tree::{Path, Tree};
-use crate::core::diagnostic::{Error, ErrorKind, Fault, SourceLocation};
-use crate::core::mesh::Axes;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, Error, ErrorKind, Fault, SourceLocation};
 use crate::ir::program::{CallSite, Input, Program};
 use std::ops::Deref;
 

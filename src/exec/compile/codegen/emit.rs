@@ -6,11 +6,9 @@ use super::peephole::FusedPair;
 use super::tile_program::{Instruction, TileProgram, TileSegment, TileStep, WeightedSumInstr};
 use super::values::{ExprGraph, ExprNode, InstrOp, MemAccess, POSITION_SLOT, instr_ns_per_element};
 use super::weighted_sum::WeightedTerms;
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::ScalarOp;
-use crate::kernels;
-use crate::kernels::{BroadcastOp, FoldInput, MAX_TERMS, SliceKernel, TermFactors};
+use crate::core::{DType, Error, Result};
+use crate::ir::program::ScalarOp;
+use crate::kernels::{self, BroadcastOp, FoldInput, MAX_TERMS, SliceKernel, TermFactors};
 use smallvec::SmallVec;
 
 pub(crate) use super::tile_program::MAX_TILE_ELEMENTS;

@@ -7,10 +7,9 @@
 
 use super::values::{ExprGraph, ExprNode, InstrOp};
 use super::weighted_sum::WeightedTerms;
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::ScalarOp;
-use crate::kernels;
-use crate::kernels::BroadcastOp;
+use crate::core::DType;
+use crate::ir::program::ScalarOp;
+use crate::kernels::{self, BroadcastOp};
 
 /// A sum of two products, fused with the operation that reads it.
 #[derive(Clone, Copy, Debug)]

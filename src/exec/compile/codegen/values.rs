@@ -4,9 +4,9 @@
 //! changes no bit. Products and sums are joined only where each step is exact or rounded as before,
 //! and never into a fused multiply-add.
 
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Scalar};
 use crate::exec::compile::index::LoopVec;
-use crate::ir::program::loop_nest::{Reducer, ScalarOp};
+use crate::ir::program::{Reducer, ScalarOp};
 use std::collections::HashMap;
 
 /// The slot of operands that are loop positions.

@@ -2,13 +2,12 @@
 
 use super::general::fill;
 use super::{BoundIndex, BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget};
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::compile::element_word::ElementWord;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
-use crate::ir::program::loop_nest::Reducer;
-use crate::kernels;
+use crate::ir::program::Reducer;
 use crate::kernels::{
-    CombineElementsAt, CombinePicked, CombineRowsAt, FindRows, FoundRows, IndexFilter, MAX_BATCH_ROWS,
+    self, CombineElementsAt, CombinePicked, CombineRowsAt, FindRows, FoundRows, IndexFilter, MAX_BATCH_ROWS,
     MAX_PICKED_ROWS, PickedRows,
 };
 

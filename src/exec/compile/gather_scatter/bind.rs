@@ -6,7 +6,7 @@ use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::ir::{BufferProgram, GatherScatterOp, OperandAccess, ShardBox};
 use crate::exec::compile::task_kernel::TaskKernel;
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer, Source};
+use crate::ir::program::{OutOfBounds, Reducer, Source};
 use crate::kernels;
 use crate::partition::Slot;
 

@@ -1,7 +1,7 @@
 //! The general implementation of gathers and scatters: query by query, for any loops.
 
 use super::{BoundPartial, GatherScatterKernel, LoopBox, RowOwnership, ScatterTarget};
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::compile::element_word::ElementWord;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::kernels::SliceKernel as Fun;

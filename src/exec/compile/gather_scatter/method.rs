@@ -2,8 +2,8 @@
 
 use super::batched::BatchedRows;
 use super::{GatherScatterKernel, LoopBox};
-use crate::core::types::DType;
-use crate::ir::program::loop_nest::Reducer;
+use crate::core::DType;
+use crate::ir::program::Reducer;
 use crate::kernels::AddSorted;
 
 /// The implementation of a gather or a scatter.

@@ -21,7 +21,7 @@ use super::codegen::interpreter::Scratch;
 use super::element_word::with_word;
 use super::index::{LoopVec, MAX_LOOPS};
 use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::kernels::{IndexSpec, SliceKernel as Fun};
 use batched::BatchedRows;
 pub(crate) use bind::bind;

@@ -5,12 +5,11 @@
 
 use super::batched::BatchedRows;
 use super::{BoundPartial, GatherScatterKernel, RowOwnership};
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::task_kernel::KernelTask;
-use crate::ir::program::loop_nest::Reducer;
-use crate::kernels;
-use crate::kernels::{AddCursor, AddSorted, PickedRows, SortedUpdatesView};
+use crate::ir::program::Reducer;
+use crate::kernels::{self, AddCursor, AddSorted, PickedRows, SortedUpdatesView};
 
 /// The minimum size of the result, in bytes; a smaller one stays in cache.
 const MIN_RESULT_BYTES: i64 = 4 << 20;

@@ -1,17 +1,15 @@
 //! Binds matmuls to memory, and chooses their tiles.
 
 use super::{ContractionBlock, MatmulKernel, MatrixOperand};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::DType;
-use crate::exec::compile::codegen::segments;
-use crate::exec::compile::codegen::segments::CodegenRequest;
+use crate::core::{DType, Error, Result};
+use crate::exec::compile::codegen::segments::{self, CodegenRequest};
 use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::index::LoopVec;
 use crate::exec::compile::ir::ReductionLoops;
 use crate::exec::runtime::thread_pool;
-use crate::ir::program::loop_nest::{ScalarArg, ScalarOp, Source};
+use crate::ir::program::{ScalarArg, ScalarOp, Source};
 use crate::kernels::gemm::{PANEL_TERMS, ProductKind};
 use crate::partition::Slot;
 use crate::partition::fusion::matmul::{MatmulOperand, MatmulSpace, matmul_flops_per_us};

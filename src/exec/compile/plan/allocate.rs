@@ -3,8 +3,7 @@
 use super::BufferLocation;
 use super::bind::{BoundGroup, GroupKernel};
 use super::planner::{PlanScope, Planner};
-use crate::exec::compile::arena;
-use crate::exec::compile::arena::{AllocRequest, Allocation, FreeBlock};
+use crate::exec::compile::arena::{self, AllocRequest, Allocation, FreeBlock};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::partition::fusion::RowFusion;
 use std::collections::HashSet;

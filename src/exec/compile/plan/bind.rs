@@ -3,22 +3,17 @@
 use super::control::NestedPlan;
 use super::planner::{PlanScope, Planner};
 use super::{BufferLocation, NodeInfo, NodeKernel, PlanNode, PrintKernel, PrintValue};
-use crate::core::diagnostic::Result;
-use crate::core::mesh::Axes;
-use crate::exec::compile::elementwise;
-use crate::exec::compile::elementwise::ElementwiseKernel;
+use crate::core::{Axes, Result};
+use crate::exec::compile::elementwise::{self, ElementwiseKernel};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::exec::compile::gather_scatter;
-use crate::exec::compile::gather_scatter::GatherScatterKernel;
+use crate::exec::compile::gather_scatter::{self, GatherScatterKernel};
 use crate::exec::compile::ir::{BufferOp, BufferProgram, GatherScatterOp};
-use crate::exec::compile::matmul;
-use crate::exec::compile::matmul::MatmulKernel;
-use crate::exec::compile::reduction;
-use crate::exec::compile::reduction::ReductionKernel;
+use crate::exec::compile::matmul::{self, MatmulKernel};
+use crate::exec::compile::reduction::{self, ReductionKernel};
 use crate::exec::compile::task_kernel::{KernelStage, TaskKernel};
 use crate::exec::compile::{pack, row_kernel};
 use crate::exec::runtime::thread_pool;
-use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::Reducer;
 use crate::partition::{PrintOperand, Slot};
 use std::sync::Arc;
 

@@ -9,9 +9,8 @@ use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
     PlanNode, ResultPlan,
 };
-use crate::core::diagnostic::{Error, ErrorKind, Fault, PrintedStage, Result};
-use crate::exec::compile::fusion;
-use crate::exec::compile::fusion::FusionPlan;
+use crate::core::{Error, ErrorKind, Fault, PrintedStage, Result};
+use crate::exec::compile::fusion::{self, FusionPlan};
 use crate::exec::compile::index::row_major_strides;
 use crate::exec::compile::ir::BufferProgram;
 use crate::exec::compile::lower;

@@ -5,7 +5,7 @@ use super::reuse;
 use super::{
     BranchKernel, BufferLocation, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, WhileKernel,
 };
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::exec::compile::arena;
 use crate::exec::compile::fusion;
 use crate::exec::compile::ir::{BranchOp, BufferOp, BufferProgram, Carry, LoopOp, WhileOp};

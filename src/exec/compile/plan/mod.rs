@@ -23,8 +23,7 @@ mod scatter_chains;
 mod verify;
 
 use super::task_kernel::{KernelStage, TaskKernel};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Shape};
+use crate::core::{Axes, DType, Mesh, Shape};
 use crate::partition::{Slot, StepOrigin};
 pub(crate) use build::compile;
 use smallvec::{SmallVec, smallvec};

@@ -4,7 +4,7 @@ use super::ResultPlan;
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::index::MAX_LOOPS;
 use crate::exec::compile::ir::{AccessBox, ElementwiseOp};
-use crate::ir::program::loop_nest::{ScalarOp, Source};
+use crate::ir::program::{ScalarOp, Source};
 use crate::partition::Slot;
 
 /// The minimum size of a block, in bytes.

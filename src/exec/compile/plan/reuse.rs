@@ -15,10 +15,9 @@ use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatt
 use super::{DonatedBuffer, DonationPurpose, ResultPlan};
 use crate::core::util::small_sort;
 use crate::exec::compile::arena::FreeBlock;
-use crate::exec::compile::fusion;
-use crate::exec::compile::fusion::{FusionGroup, FusionPlan, FusionRoot};
+use crate::exec::compile::fusion::{self, FusionGroup, FusionPlan, FusionRoot};
 use crate::exec::compile::ir::{AccessBox, BufferOp, BufferProgram, Carry};
-use crate::ir::program::loop_nest::Source;
+use crate::ir::program::Source;
 use crate::partition::Slot;
 use smallvec::SmallVec;
 use std::collections::HashMap;

@@ -1,8 +1,7 @@
 //! Executes fused rows: a batch at a time, with intermediate values in per-worker scratch buffers.
 
 use crate::core::util::small_sort;
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::exec::compile::codegen::interpreter::{self, Scratch};
 use crate::exec::compile::codegen::tile_program::TileProgram;
 use crate::exec::compile::gather_scatter::GatherScatterKernel;
 use crate::exec::compile::index::MAX_LOOPS;

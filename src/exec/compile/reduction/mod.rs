@@ -16,16 +16,13 @@ use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
 use super::ir::{ReductionLoops, ShardBox};
 use super::row_program::{RowProgram, RowReduction};
-use crate::core::diagnostic::{Error, Result};
-use crate::core::types::DType;
+use crate::core::{DType, Error, Result};
 use crate::exec::compile::codegen::interpreter::ACCUMULATOR_BYTES;
-use crate::exec::compile::codegen::segments;
-use crate::exec::compile::codegen::segments::CodegenRequest;
+use crate::exec::compile::codegen::segments::{self, CodegenRequest};
 use crate::exec::compile::codegen::tile_program::{MAX_TILE_ELEMENTS, REGISTER_BYTES, TileProgram};
 use crate::exec::compile::codegen::values::reduction_ns_per_element;
-use crate::ir::program::loop_nest::Reducer;
-use crate::kernels;
-use crate::kernels::{CombineRows, CombineRows8, SliceKernel};
+use crate::ir::program::Reducer;
+use crate::kernels::{self, CombineRows, CombineRows8, SliceKernel};
 use crate::partition::fusion::space::reduction_order;
 
 /// The number of rows of a unit, if the innermost index is kept.

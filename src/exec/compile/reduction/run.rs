@@ -1,8 +1,7 @@
 //! Execution of reductions, tile by tile.
 
 use super::{BLOCK_ROWS, ReductionKernel};
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::codegen::interpreter::{ACCUMULATOR_BYTES, MergeStack, Scratch};
+use crate::exec::compile::codegen::interpreter::{self, ACCUMULATOR_BYTES, MergeStack, Scratch};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::task_kernel::{KernelStage, KernelTask, SecondStage, SlotAccess, TaskKernel};
 use crate::kernels;

@@ -7,14 +7,12 @@
 //! changes.
 
 use super::{MemOperand, RowProgram, RowReduction, RowStage};
-use crate::core::types::DType;
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::codegen::interpreter::{ACCUMULATOR_BYTES, MergeStack};
+use crate::core::DType;
+use crate::exec::compile::codegen::interpreter::{self, ACCUMULATOR_BYTES, MergeStack};
 use crate::exec::compile::codegen::tile_program::{Instruction, TileSegment, TileStep};
 use crate::exec::compile::codegen::values::POSITION_SLOT;
-use crate::ir::program::loop_nest::{Reducer, ScalarOp};
-use crate::kernels;
-use crate::kernels::{BroadcastOp, FoldInput, SliceKernel};
+use crate::ir::program::{Reducer, ScalarOp};
+use crate::kernels::{self, BroadcastOp, FoldInput, SliceKernel};
 use std::ops::Range;
 
 /// The maximum number of stages that run together.

@@ -16,8 +16,7 @@ pub(crate) mod tests;
 
 use super::threads::{self, ProgramDevices};
 use super::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
-use crate::core::diagnostic::{Error, Fault, Result};
-use crate::core::types::{DType, Shape};
+use crate::core::{DType, Error, Fault, Result, Shape};
 use crate::exec::compile;
 use crate::exec::compile::codegen::interpreter;
 use crate::exec::compile::flush_subnormals::flush_subnormals;

@@ -4,7 +4,7 @@
 //! for one another at a barrier before the next level. Loops, while loops and branches are entered
 //! by all workers.
 
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::plan::{
     BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode, PrintKernel,

@@ -2,8 +2,7 @@
 
 use super::value::ReferenceValue;
 use super::{Values, num_partials, ravel, run, slot_value, slot_values, unravel};
-use crate::core::sharding::SubAxes;
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Scalar, SubAxes};
 use crate::partition::{Slot, SpmdProgram, Step};
 use std::rc::Rc;
 

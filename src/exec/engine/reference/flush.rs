@@ -3,8 +3,8 @@
 //! The processor's own mode is not used, so this is an oracle for it.
 
 use super::scalar;
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::ScalarOp;
+use crate::core::{DType, Scalar};
+use crate::ir::program::ScalarOp;
 
 /// Applies a function to operands that are not subnormal; a subnormal result is a zero of its sign.
 ///

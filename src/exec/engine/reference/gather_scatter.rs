@@ -2,8 +2,8 @@
 
 use super::value::ReferenceValue;
 use super::{ElementReader, for_each_index, ravel, scalar};
-use crate::core::types::Scalar;
-use crate::ir::program::loop_nest::{DynamicIndex, LoopNest, Reducer};
+use crate::core::Scalar;
+use crate::ir::program::{DynamicIndex, LoopNest, Reducer};
 
 /// Returns the loop that a dynamic index controls, its step, and whether the index is in bounds.
 /// `index` holds the steps of the other loops.

@@ -14,15 +14,11 @@ mod scalar;
 mod value;
 
 use super::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::SubAxes;
-use crate::core::types::{DType, Scalar};
+use crate::core::{DType, Fault, Result, Scalar, SubAxes};
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::print_queue::PrintQueue;
 use crate::exec::runtime::{ArrayData, check_available};
-use crate::ir::program::loop_nest::{
-    Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source,
-};
+use crate::ir::program::{Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source};
 use crate::partition::{Layout, Slot, SpmdProgram, Step, StoredValue};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,10 +2,9 @@
 
 use super::value::ReferenceValue;
 use super::{ElementReader, for_each_index, ravel, scalar};
-use crate::core::types::{Scalar, ScalarElement, with_dtype};
+use crate::core::{Scalar, ScalarElement, types::with_dtype};
 use crate::exec::runtime::ArrayData;
-use crate::ir::program::loop_nest::{LoopNest, RowKernelCall};
-use crate::ir::program::{RowInput, RowOutput, RowOutputs};
+use crate::ir::program::{LoopNest, RowInput, RowKernelCall, RowOutput, RowOutputs};
 use crate::kernels::row_kernel;
 
 /// Appends one partial value of the result of a row kernel to `made`.

@@ -1,8 +1,7 @@
 //! The values of the reference engine: lists of scalars.
 
 use super::scalar;
-use crate::core::diagnostic::Fault;
-use crate::core::types::{DType, Scalar, ScalarElement, Shape, with_dtype};
+use crate::core::{DType, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
 use crate::exec::runtime::{ArrayData, try_collect};
 use std::fmt;
 

@@ -1,18 +1,14 @@
 //! The Fourier transforms over the last dimensions.
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Scalar, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{DTypeClass, Unary};
 use crate::ir::ops::slicing::Pad;
 use crate::ir::ops::structural::linear_jvp;
-use crate::ir::program::factors::{Dim, DimMap, ExplicitRule, Factors, Linearity};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
-};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Builder, FftType, NamedOp, Primitive, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    Access, AccessPiece, AffineExpr, BatchedOp, Builder, Compute, Dim, DimMap, ExplicitRule, Factors,
+    FftType, Linearity, LoopNest, NamedOp, Primitive, RowKernelCall, Source, StridedRange, Tangents,
+    TransposeArgs, TypedOperand, Value, VmapArgs, typing::cotangent_type,
 };
 pub use crate::kernels::row::fft::FftKind;
 use crate::kernels::row::fft::{FftKernel, RowSizes};

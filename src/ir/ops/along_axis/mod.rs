@@ -17,13 +17,11 @@ pub use scan::{CumulativeOp, CumulativeScan};
 pub use sort::{Argsort, Sort};
 pub use top_k::TopK;
 
-use crate::core::diagnostic::Fault;
-use crate::core::types::{ArrayType, Scalar};
-use crate::ir::program::factors::{Dim, Factors};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
+use crate::core::{ArrayType, Fault, Scalar};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, Dim, Factors, LoopNest, RowKernel, RowKernelCall, Source,
+    StridedRange, TypedOperand,
 };
-use crate::ir::program::{RowKernel, TypedOperand};
 use std::sync::Arc;
 
 /// Returns an error if the operand does not have dimension `axis`.

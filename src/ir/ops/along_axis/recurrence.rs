@@ -2,17 +2,15 @@
 
 use super::scan::accumulator_dtype;
 use super::{check_axis, check_one_shape, factors, row_loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
-use crate::core::mesh::Axes;
-use crate::core::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
+use crate::core::{
+    ArrayType, Axes, DType, Element, ErrorKind, Fault, Result, Scalar, Shape, TypePart, types::with_dtype,
+};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
-use crate::ir::program::factors::{Factors, Linearity};
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
-    BatchedOp, Builder, JvpArgs, NamedOp, Primitive, RowInput, RowKernel, RowOutputs, RowSharding, Tangents,
-    TransposeArgs, TypedOperand, Value, VmapArgs, typing,
+    BatchedOp, Builder, Factors, JvpArgs, Linearity, LoopNest, NamedOp, Primitive, RowInput, RowKernel,
+    RowOutputs, RowSharding, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing,
+    typing::not_linear_error,
 };
 use crate::kernels::row::{lanes, lanes_mut};
 use std::sync::Arc;

@@ -4,21 +4,17 @@
 //! of the row.
 
 use super::{check_axis, factors, row_loop_nest};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Scalar, Shape, with_dtype};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, types::with_dtype};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{Binary, DTypeClass};
 use crate::ir::ops::slicing::Pad;
-use crate::ir::program::factors::{Factors, Linearity};
-use crate::ir::program::loop_nest::{LoopNest, Reducer};
-use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
-    BatchedOp, Builder, JvpArgs, NamedOp, ParallelRowKernel, Primitive, RowInput, RowKernel, RowOutput,
-    RowOutputs, RowSharding, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, parallel_unless_wasm,
+    BatchedOp, Builder, Factors, JvpArgs, Linearity, LoopNest, NamedOp, ParallelRowKernel, Primitive,
+    Reducer, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, Tangents, TransposeArgs, TypedOperand,
+    Value, VmapArgs, parallel_unless_wasm, typing::not_linear_error,
 };
-use crate::kernels::row::prefix_sum;
 pub use crate::kernels::row::prefix_sum::CumulativeOp;
-use crate::kernels::row::prefix_sum::{ScanElement, ScanMode};
+use crate::kernels::row::prefix_sum::{self, ScanElement, ScanMode};
 use ndarray::{Ix1, s};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,16 +1,13 @@
 //! Sorts along a dimension, and the indices that sort it.
 
 use super::{check_axis, check_one_shape, factors, row_loop_nest};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Scalar, Shape, with_dtype};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, types::with_dtype};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::indexing::{Gather, GatherDims};
-use crate::ir::program::factors::{ExplicitRule, Factors, Linearity};
-use crate::ir::program::loop_nest::{LoopNest, OutOfBounds};
-use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
-    BatchedOp, Builder, JvpArgs, NamedOp, ParallelRowKernel, Primitive, RowInput, RowKernel, RowOutput,
-    RowOutputs, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, parallel_unless_wasm,
+    BatchedOp, Builder, ExplicitRule, Factors, JvpArgs, Linearity, LoopNest, NamedOp, OutOfBounds,
+    ParallelRowKernel, Primitive, RowInput, RowKernel, RowOutput, RowOutputs, Tangents, TransposeArgs,
+    TypedOperand, Value, VmapArgs, parallel_unless_wasm, typing::not_linear_error,
 };
 use crate::kernels::row::merge_sort::{IndexSortStages as ByPlaces, KeySortStages};
 use crate::kernels::row::radix_sort;

@@ -1,15 +1,12 @@
 //! The primitive `top_k`: the largest elements along a dimension.
 
 use super::{check_axis, row_loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing::not_linear_error;
 use crate::ir::program::{
-    BatchedOp, JvpArgs, NamedOp, Primitive, Tangents, TransposeArgs, TypedOperand, VmapArgs,
+    BatchedOp, Dim, Factors, JvpArgs, Linearity, LoopNest, NamedOp, Primitive, Tangents, TransposeArgs,
+    TypedOperand, VmapArgs, typing::not_linear_error,
 };
 use crate::kernels::row::top_k::TopKKernel;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 //! A cast changes the type of a value, but not the blocks on the devices.
 
 use super::{CollectiveGroup, Preduce, VaryingState, collective_common, passthrough_factors, transpose_rule};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::structural::linear_jvp;
-use crate::ir::program::loop_nest::{LoopNest, Reducer};
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Factors, Linearity, ManualCollective, Prim, Primitive, Tangents, TypedOperand};
+use crate::ir::program::{
+    BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Reducer, Tangents,
+    TypedOperand, VmapArgs,
+};
 use std::sync::Arc;
 
 /// The varying state that a cast produces.

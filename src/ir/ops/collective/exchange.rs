@@ -6,13 +6,13 @@
 use super::{
     CollectiveGroup, VaryingState, collective_common, dim_after_split, passthrough_factors, transpose_rule,
 };
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::dim_check::format_list;
 use crate::ir::ops::structural::linear_jvp;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Factors, Linearity, ManualCollective, Prim, Primitive, Tangents, TypedOperand};
+use crate::ir::program::{
+    BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Tangents, TypedOperand,
+    VmapArgs,
+};
 use std::sync::Arc;
 
 /// The collective that splits one dimension and concatenates received blocks: `all_to_all`.

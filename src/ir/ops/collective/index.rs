@@ -1,13 +1,12 @@
 //! The primitive `axis_index`, which returns the index of a device along mesh axes.
 
 use super::{CollectiveGroup, VaryingState, collective_common};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::dim_check::arity;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Factors, Linearity, ManualCollective, Primitive, Tangents, TypedOperand};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::ir::program::{
+    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, ManualCollective, Primitive, Tangents, TransposeArgs,
+    TypedOperand, VmapArgs,
+};
 use std::sync::Arc;
 
 /// The index of the device within its group, as an int32 scalar: `axis_index`.

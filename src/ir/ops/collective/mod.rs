@@ -19,10 +19,10 @@ pub use index::AxisIndex;
 pub use reduce::Preduce;
 
 use super::dim_check::{arity, shape_fault};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Spec, check_unreduced_dtype};
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{
+    ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Result, Shape, Spec,
+    sharding::check_unreduced_dtype,
+};
 use crate::ir::program::{Dim, Factors, TypedOperand};
 
 /// The devices that take part in a collective: those along `axes`, the first axis being major.

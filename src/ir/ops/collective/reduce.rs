@@ -6,13 +6,12 @@
 use super::{
     CollectiveGroup, Pcast, PcastTo, VaryingState, collective_common, passthrough_factors, transpose_rule,
 };
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::program::JvpArgs;
-use crate::ir::program::loop_nest::{LoopNest, Reducer};
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Factors, Linearity, ManualCollective, Prim, Primitive, Tangents, TypedOperand};
+use crate::ir::program::{
+    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, ManualCollective, Prim, Primitive, Reducer, Tangents,
+    TypedOperand, VmapArgs,
+};
 use std::sync::Arc;
 
 /// The collective that combines the blocks of all devices elementwise: `psum`, `pmax`, `pmin`.

@@ -4,8 +4,7 @@
 //! are sharded or batched.
 
 use super::OpDeclaration;
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::types::{DType, Shape, with_dtype};
+use crate::core::{DType, ErrorKind, Fault, Shape, types::with_dtype};
 use crate::kernels::row_kernel::{RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, catch_user_panic};
 use std::any::TypeId;
 use std::collections::HashMap;

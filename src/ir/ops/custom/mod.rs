@@ -12,17 +12,14 @@ mod vjp;
 pub(crate) use kernel::{IdentifiedFn, UserKernel};
 pub(crate) use subscripts::Subscripts;
 
-use crate::core::diagnostic::{ErrorKind, Fault, Result, pluralize};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
+use crate::core::{
+    ArrayType, Axes, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, diagnostic::pluralize,
 };
+use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::{
-    BatchedOp, JvpArgs, Primitive, Program, Tangents, TransposeArgs, TypedOperand, VmapArgs, with_inserted,
+    Access, AccessPiece, AffineExpr, BatchedOp, Compute, Dim, Factors, JvpArgs, Linearity, LoopNest,
+    Primitive, Program, RowKernelCall, Source, StridedRange, Tangents, TransposeArgs, TypedOperand, VmapArgs,
+    with_inserted,
 };
 use kernel::CustomRowKernel;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Each letter is the label of a dimension, as in einsum. An ellipsis stands for any number of
 //! unnamed dimensions that come first.
 
-use crate::core::diagnostic::Fault;
+use crate::core::Fault;
 use std::fmt;
 
 /// The subscripts of one operand or result.

@@ -5,14 +5,11 @@
 //! the rule. Forward mode transposes the rule instead (`grad::custom`).
 
 use super::CustomPrim;
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Shape};
 use crate::ir::program::dce::{dce, retain_outputs, used_inputs};
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Builder, JvpArgs, Primitive, Program, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    BatchedOp, Builder, Dim, Factors, JvpArgs, Linearity, LoopNest, Primitive, Program, Tangents,
+    TransposeArgs, TypedOperand, Value, VmapArgs, typing::cotangent_type,
 };
 use std::sync::Arc;
 

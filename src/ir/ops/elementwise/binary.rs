@@ -5,16 +5,12 @@
 
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, Unary, broadcast_shapes, common_dtype, factors, loop_nest};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::scalar_op::ResultDType;
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, ResultDType, Shape};
 use crate::ir::ops::dim_check::arity;
-use crate::ir::program::factors::{Factors, Linearity, Priority};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::typing::not_linear_error;
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Builder, Input, Primitive, Tangents, TypedOperand, Value};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::ir::program::{
+    BatchedOp, Builder, Factors, Input, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg,
+    ScalarCode, ScalarOp, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing::not_linear_error,
+};
 use std::sync::Arc;
 
 /// Defines the enum `Binary` and the methods that look up its variants.

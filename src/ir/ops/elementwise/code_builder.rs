@@ -2,8 +2,8 @@
 //!
 //! It is for elementwise functions that are not a single scalar instruction, such as `gelu`.
 
-use crate::core::types::{DType, Scalar};
-use crate::ir::program::loop_nest::{ScalarArg, ScalarCode, ScalarOp};
+use crate::core::{DType, Scalar};
+use crate::ir::program::{ScalarArg, ScalarCode, ScalarOp};
 
 /// Scalar code under construction.
 ///

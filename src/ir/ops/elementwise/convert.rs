@@ -1,16 +1,13 @@
 //! Conversions of element types, by value (`Convert`) and by bits (`Bitcast`).
 
 use super::{Unary, factors, loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
-use crate::core::mesh::Axes;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Result, Scalar, Shape, TypePart};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::structural::no_derivative;
-use crate::ir::program::factors::{Factors, Linearity, Priority};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{JvpArgs, TransposeArgs};
-use crate::ir::program::{Primitive, Tangents, TypedOperand, typing};
+use crate::ir::program::{
+    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg, ScalarCode, ScalarOp,
+    Tangents, TransposeArgs, TypedOperand, VmapArgs, typing,
+};
 use std::sync::Arc;
 
 /// The conversion of values to another element type: `convert_element_type{dtype}`.

@@ -1,8 +1,7 @@
 //! The derivatives of elementwise functions of one operand.
 
 use super::{Binary, Unary};
-use crate::core::diagnostic::Result;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Result};
 use crate::ir::program::{Builder, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 

@@ -18,11 +18,8 @@ pub use unary::Unary;
 
 pub(super) use crate::core::dtype::DTypeClass;
 
-use crate::core::diagnostic::{Fault, TypePart};
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::ir::program::TypedOperand;
-use crate::ir::program::factors::{Dim, DimMap, Factors};
-use crate::ir::program::loop_nest::{Access, LoopNest, ScalarCode};
+use crate::core::{ArrayType, DType, Fault, Shape, TypePart};
+use crate::ir::program::{Access, Dim, DimMap, Factors, LoopNest, ScalarCode, TypedOperand};
 
 impl DTypeClass {
     /// Returns an error if the operand's element type is not in this class.

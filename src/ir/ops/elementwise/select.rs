@@ -3,15 +3,12 @@
 //! Their operands have one shape and one sharding, or are scalars.
 
 use super::{DTypeClass, common_dtype, factors, loop_nest};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Shape};
 use crate::ir::ops::dim_check::arity;
-use crate::ir::program::factors::{ExplicitRule, Factors, Linearity, Priority};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::typing::not_linear_error;
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{Builder, Primitive, Tangents, TypedOperand, Value};
-use crate::ir::program::{JvpArgs, TransposeArgs};
+use crate::ir::program::{
+    BatchedOp, Builder, ExplicitRule, Factors, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg,
+    ScalarCode, ScalarOp, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing::not_linear_error,
+};
 use std::sync::Arc;
 
 /// The elements of `x` where `which` is true and of `y` elsewhere: `select(which, x, y)`.

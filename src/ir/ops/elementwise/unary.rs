@@ -5,15 +5,12 @@
 
 use super::code_builder::CodeBuilder;
 use super::{DTypeClass, factors, loop_nest};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::dim_check::arity;
-use crate::ir::program::factors::{Factors, Linearity, Priority};
-use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarOp};
-use crate::ir::program::typing::not_linear_error;
-use crate::ir::program::{BatchedOp, VmapArgs};
-use crate::ir::program::{JvpArgs, TransposeArgs};
-use crate::ir::program::{Primitive, Tangents, TypedOperand};
+use crate::ir::program::{
+    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg, ScalarCode, ScalarOp,
+    Tangents, TransposeArgs, TypedOperand, VmapArgs, typing::not_linear_error,
+};
 use std::sync::Arc;
 
 /// Defines the enum `Unary` and the methods that look up its variants.

@@ -1,8 +1,7 @@
 //! The dimension numbers of gather and scatter, with the parameters of XLA.
 
 use super::{Access, DynamicIndex, OutOfBounds, access, check_integer_indices};
-use crate::core::diagnostic::Fault;
-use crate::core::types::{ArrayType, Scalar};
+use crate::core::{ArrayType, Fault, Scalar};
 use crate::ir::ops::dim_check::{check_dims, format_list, shape_fault};
 use crate::ir::program::{TypedOperand, VmapArgs, shifted_dims};
 

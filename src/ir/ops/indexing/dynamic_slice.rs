@@ -3,17 +3,15 @@
 //! They read or write a box that starts at runtime indices. The sizes of the box are static.
 
 use super::{Gather, GatherDims, access, check_integer_indices, check_update_dtype};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault, view};
 use crate::ir::ops::elementwise::{Binary, DTypeClass};
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::loop_nest::{Access, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
-    BatchedOp, Builder, Dim, DimMap, ExplicitRule, Factors, JvpArgs, Linearity, OperandBatching, Prim,
-    Primitive, Priority, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, shifted_dims, with_inserted,
+    Access, BatchedOp, Builder, Compute, Dim, DimMap, DynamicIndex, ExplicitRule, Factors, JvpArgs,
+    Linearity, LoopNest, OperandBatching, OutOfBounds, Prim, Primitive, Priority, Reducer, Tangents,
+    TransposeArgs, TypedOperand, Value, VmapArgs, shifted_dims, with_inserted,
 };
 use std::sync::Arc;
 

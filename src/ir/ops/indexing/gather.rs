@@ -2,17 +2,13 @@
 
 use super::dimension_numbers::{DimRole, GatherDims};
 use super::{Scatter, access};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::AxisType;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, AxisType, DType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, view};
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::loop_nest::{AffineExpr, Compute, LoopNest, OutOfBounds, Reducer};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Dim, DimMap, ExplicitRule, Factors, JvpArgs, Linearity, Prim, Primitive, Tangents,
-    TransposeArgs, TypedOperand, VmapArgs, with_inserted,
+    AffineExpr, BatchedOp, Compute, Dim, DimMap, ExplicitRule, Factors, JvpArgs, Linearity, LoopNest,
+    OutOfBounds, Prim, Primitive, Reducer, Tangents, TransposeArgs, TypedOperand, VmapArgs,
+    typing::cotangent_type, with_inserted,
 };
 use std::sync::Arc;
 

@@ -14,11 +14,11 @@ pub use dynamic_slice::{DynamicSlice, DynamicUpdateSlice};
 pub use gather::{Gather, fill_value};
 pub use scatter::Scatter;
 
-use crate::core::diagnostic::{Fault, Result, TypePart};
-use crate::core::types::{ArrayType, DType, Scalar};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, TypePart};
 use crate::ir::ops::creation::Full;
-use crate::ir::program::loop_nest::{Access, DynamicIndex, OutOfBounds, Reducer};
-use crate::ir::program::{Builder, Input, Op, Prim, TypedOperand, Value};
+use crate::ir::program::{
+    Access, Builder, DynamicIndex, Input, Op, OutOfBounds, Prim, Reducer, TypedOperand, Value,
+};
 
 /// Returns an access of operand `k` with one loop for each of its dimensions.
 fn access(k: usize, dtype: DType, extents: &[usize], loops: impl IntoIterator<Item = usize>) -> Access {

@@ -2,18 +2,15 @@
 
 use super::dimension_numbers::{DimRole, GatherDims};
 use super::{Gather, access, check_update_dtype};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::creation::Iota;
 use crate::ir::ops::dim_check::{arity, format_out_sharding, shape_fault};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::loop_nest::{Access, Compute, LoopNest, Reducer};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Builder, Dim, ExplicitRule, Factors, JvpArgs, Linearity, OperandBatching, Prim, Primitive,
-    Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    Access, BatchedOp, Builder, Compute, Dim, ExplicitRule, Factors, JvpArgs, Linearity, LoopNest,
+    OperandBatching, Prim, Primitive, Reducer, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    typing::cotangent_type,
 };
 use std::sync::Arc;
 

@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{ArrayType, Result, Shape};
 use crate::ir::program::{JvpArgs, NamedOp, Primitive, Tangents};
 
 /// The lower triangular L with L·Lᵀ = (a + aᵀ)/2: `cholesky`.

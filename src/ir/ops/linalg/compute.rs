@@ -3,7 +3,7 @@
 //! The row kernel copies each matrix, calls the operation, and writes the results.
 
 use super::ResultKind;
-use crate::core::types::{DType, Element, Shape};
+use crate::core::{DType, Element, Shape};
 use crate::ir::program::{RowInput, RowOutput, RowOutputs};
 use atmesh_linalg::Real;
 use half::{bf16, f16};

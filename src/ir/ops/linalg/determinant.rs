@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::{DType, Shape};
+use crate::core::{DType, Result, Shape};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 

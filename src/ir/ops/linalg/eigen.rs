@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::Shape;
+use crate::core::{Result, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 use std::sync::Arc;
 

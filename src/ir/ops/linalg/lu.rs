@@ -3,8 +3,7 @@
 use super::matrix_kernel::MatrixOp;
 use super::triangular::TriangularSolve;
 use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
-use crate::core::diagnostic::Result;
-use crate::core::types::Shape;
+use crate::core::{Result, Shape};
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
 use std::sync::Arc;
 

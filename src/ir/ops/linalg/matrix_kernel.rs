@@ -5,12 +5,11 @@
 
 use super::compute::{ComputeMatrix, run_rows};
 use super::{ResultKind, matrix_sizes, missing_feature, whole_matrix_factors};
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::Factors;
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernelCall, Source, StridedRange,
+use crate::core::{ArrayType, DType, Scalar, Shape};
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Compute, Factors, LoopNest, Primitive, RowInput, RowKernel,
+    RowKernelCall, RowOutputs, Source, StridedRange,
 };
-use crate::ir::program::{Primitive, RowInput, RowKernel, RowOutputs};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;

@@ -37,12 +37,10 @@ pub use triangular::TriangularSolve;
 use super::dim_check::arity;
 use super::dot_general::DotGeneral;
 use super::elementwise::{Binary, DTypeClass, common_dtype};
-use crate::core::diagnostic::{ErrorKind, Fault, Result, TypePart};
-use crate::core::mesh::{Axes, Axis, AxisType};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors};
-use crate::ir::program::{Builder, Prim, Primitive, TypedOperand, Value, typing};
+use crate::core::{
+    ArrayType, Axes, Axis, AxisType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, TypePart,
+};
+use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Prim, Primitive, TypedOperand, Value, typing};
 use matrix_kernel::MatrixOp;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! passes its type check.
 
 use super::ResultKind;
-use crate::core::types::Shape;
+use crate::core::Shape;
 use crate::ir::program::{RowInput, RowOutputs};
 
 /// An operation whose results are not computed.

@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::{Scalar, Shape};
+use crate::core::{Result, Scalar, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 
 /// The Moore-Penrose inverse, which is n×m for an m×n matrix: `pinv{tolerance}`.

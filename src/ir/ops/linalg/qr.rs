@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::types::Shape;
+use crate::core::{ErrorKind, Fault, Result, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 
 /// The QR factorization of an m×n matrix: `qr{full_matrices}`.

@@ -2,8 +2,7 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::Shape;
+use crate::core::{Result, Shape};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, JvpArgs, Primitive, Tangents, TransposeArgs};
 use std::sync::Arc;

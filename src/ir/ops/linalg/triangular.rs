@@ -2,11 +2,12 @@
 
 use super::matrix_kernel::MatrixOp;
 use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
-use crate::core::diagnostic::Result;
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors};
+use crate::core::{ArrayType, DType, Result, Shape};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
-use crate::ir::program::{BatchedOp, Builder, JvpArgs, NamedOp, Primitive, Tangents, TransposeArgs, Value};
+use crate::ir::program::{
+    BatchedOp, Builder, Dim, ExplicitRule, Factors, JvpArgs, NamedOp, Primitive, Tangents, TransposeArgs,
+    Value,
+};
 use std::sync::Arc;
 
 /// The solution x of a·x = b or x·a = b, where a is triangular: `triangular_solve`.

@@ -1,16 +1,11 @@
 //! The primitive `broadcast_in_dim`, which adds dimensions and repeats dimensions of size 1.
 
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Shape};
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, Fault, Result, Shape, Spec, util::small_sort};
 use crate::ir::ops::dim_check::{check_dims, format_list, format_out_sharding, plain_view, shape_fault};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    Builder, Dim, DimMap, Factors, Priority, Value, VmapArgs, shifted_dims, with_inserted,
+    Builder, Dim, DimMap, Factors, LoopNest, Priority, Value, VmapArgs, shifted_dims, typing::cotangent_type,
+    with_inserted,
 };
 use std::sync::Arc;
 

@@ -1,15 +1,12 @@
 //! The primitive `reshape`, and the factors that the shapes before and after it share.
 
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Scalar, Shape, gcd};
+use crate::core::{ArrayType, Fault, Result, Scalar, Shape, Spec, types::gcd};
 use crate::ir::ops::dim_check::{format_out_sharding, plain_view};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, Compute, LoopNest, Source, StridedRange,
+use crate::ir::program::{
+    Access, AccessPiece, AffineExpr, Builder, Compute, Dim, ExplicitRule, Factors, LoopNest, Priority,
+    Source, StridedRange, Value, VmapArgs, typing::cotangent_type,
 };
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Priority, Value, VmapArgs};
 use std::sync::Arc;
 
 /// Gives an array a new shape, with its elements in the same row-major order.

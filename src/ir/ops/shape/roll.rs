@@ -1,11 +1,11 @@
 //! The primitive `roll`, which shifts elements cyclically.
 
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, Scalar, Shape};
+use crate::core::{ArrayType, Fault, Result, Scalar, Shape};
 use crate::ir::ops::dim_check::{access_piece, check_dims, shape_fault, view};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::{AffineExpr, LoopNest, StridedRange};
-use crate::ir::program::{Builder, Dim, DimMap, Factors, Priority, Value, VmapArgs};
+use crate::ir::program::{
+    AffineExpr, Builder, Dim, DimMap, Factors, LoopNest, Priority, StridedRange, Value, VmapArgs,
+};
 use std::sync::Arc;
 
 /// A cyclic shift along a dimension: the element at `i` moves to `i + shift`, modulo the size.

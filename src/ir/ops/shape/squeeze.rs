@@ -1,11 +1,9 @@
 //! The primitives `squeeze` and `expand_dims`, which remove and insert dimensions of size 1.
 
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, Shape};
+use crate::core::{ArrayType, Fault, Result, Shape};
 use crate::ir::ops::dim_check::{check_dims, format_list, plain_view};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::LoopNest;
-use crate::ir::program::{Builder, Dim, Factors, Priority, Value, VmapArgs, shifted_dims};
+use crate::ir::program::{Builder, Dim, Factors, LoopNest, Priority, Value, VmapArgs, shifted_dims};
 use std::sync::Arc;
 
 /// The removal of dimensions of size 1: `squeeze`.

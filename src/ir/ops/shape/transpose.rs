@@ -1,12 +1,11 @@
 //! The primitives `transpose`, which permutes dimensions, and `rev`, which reverses elements.
 
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::types::{ArrayType, Scalar, Shape};
+use crate::core::{ArrayType, Fault, Result, Scalar, Shape};
 use crate::ir::ops::dim_check::{access_piece, check_dims, format_list, plain_view, shape_fault, view};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::{AffineExpr, LoopNest, StridedRange};
 use crate::ir::program::{
-    Builder, Dim, DimMap, Factors, Priority, Value, VmapArgs, shifted_dims, with_inserted,
+    AffineExpr, Builder, Dim, DimMap, Factors, LoopNest, Priority, StridedRange, Value, VmapArgs,
+    shifted_dims, with_inserted,
 };
 use std::sync::Arc;
 

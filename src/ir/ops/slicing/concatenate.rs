@@ -1,17 +1,14 @@
 //! The primitives `concatenate` and `update_slice`, whose results combine several operands.
 
 use super::check_length;
-use crate::core::diagnostic::{Fault, Result, TypePart};
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, TypePart};
 use crate::ir::ops::dim_check::{access_piece, arity, format_list, shape_fault, view};
 use crate::ir::ops::elementwise::common_dtype;
-use crate::ir::program::TransposeArgs;
-use crate::ir::program::loop_nest::{AccessPiece, AffineExpr, LoopNest, StridedRange};
-use crate::ir::program::typing::cotangent_type;
 use crate::ir::program::{
-    BatchedOp, Builder, Dim, DimMap, ExplicitRule, Factors, Linearity, Primitive, TypedOperand, VmapArgs,
+    AccessPiece, AffineExpr, BatchedOp, Builder, Dim, DimMap, ExplicitRule, Factors, Linearity, LoopNest,
+    Primitive, Priority, StridedRange, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
+    typing::cotangent_type, with_inserted,
 };
-use crate::ir::program::{Priority, Tangents, Value, with_inserted};
 use std::sync::Arc;
 
 /// The concatenation of operands along a dimension.

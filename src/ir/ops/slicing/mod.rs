@@ -11,7 +11,7 @@ pub use concatenate::{Concatenate, UpdateSlice};
 pub use pad::Pad;
 pub use slice::Slice;
 
-use crate::core::diagnostic::{Fault, Result};
+use crate::core::{Fault, Result};
 use crate::ir::program::{Dim, DimMap, Factors};
 
 /// Returns the factors of an operation that maps each operand dimension to a result dimension.

@@ -1,16 +1,13 @@
 //! The primitive `pad`, which adds a constant around and between the elements of an array.
 
 use super::{Slice, check_length, mapped_factors};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{access_piece, arity, format_list, format_out_sharding, shape_fault, view};
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::loop_nest::{AffineExpr, LoopNest, StridedRange};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{BatchedOp, Builder, DimMap, Factors, Linearity, Primitive, TypedOperand, VmapArgs};
-use crate::ir::program::{JvpArgs, TransposeArgs};
-use crate::ir::program::{Tangents, Value, with_inserted};
+use crate::ir::program::{
+    AffineExpr, BatchedOp, Builder, DimMap, Factors, JvpArgs, Linearity, LoopNest, Primitive, StridedRange,
+    Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing::cotangent_type, with_inserted,
+};
 use std::sync::Arc;
 
 /// The operand with a constant added around and between elements.

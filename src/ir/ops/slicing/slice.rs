@@ -1,14 +1,13 @@
 //! The primitive `slice`, which reads a box of an array with static bounds and strides.
 
 use super::{Pad, check_length, mapped_factors};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, Scalar, Shape};
+use crate::core::{ArrayType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{access_piece, format_list, format_out_sharding, shape_fault, view};
 use crate::ir::ops::structural::StructuralOp;
-use crate::ir::program::loop_nest::{AffineExpr, LoopNest, StridedRange};
-use crate::ir::program::typing::cotangent_type;
-use crate::ir::program::{Builder, DimMap, Factors, Priority, Remat, Value, VmapArgs, with_inserted};
+use crate::ir::program::{
+    AffineExpr, Builder, DimMap, Factors, LoopNest, Priority, Remat, StridedRange, Value, VmapArgs,
+    typing::cotangent_type, with_inserted,
+};
 use std::sync::Arc;
 
 /// Reads the elements from `start` up to `limit`, in steps of `strides`.

@@ -1,25 +1,17 @@
 //! Convolutions, which are products with windows of one operand.
 
 use super::{Window, dilated_size, transposed_window, windowed_access};
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::Axes;
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Precision, Scalar, Shape};
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, DType, Fault, Precision, Result, Scalar, Shape, Spec, util::small_sort};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault};
 use crate::ir::ops::dot_general::{accumulation_dtype, format_precision};
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
 use crate::ir::ops::shape::Rev;
 use crate::ir::ops::structural::out_sharding_rules;
-use crate::ir::program::factors::{Dim, ExplicitRule, Factors, Linearity};
-use crate::ir::program::loop_nest::{
-    Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp,
-};
-use crate::ir::program::typing;
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
-    BatchedOp, Builder, ConvDim, JvpArgs, NamedOp, Prim, Primitive, Tangents, TransposeArgs, TypedOperand,
-    Value, VmapArgs, shifted_dims,
+    Access, AffineExpr, BatchedOp, Builder, Compute, ConvDim, Dim, ExplicitRule, Factors, JvpArgs, Linearity,
+    LoopNest, NamedOp, Prim, Primitive, Reducer, ScalarArg, ScalarCode, ScalarOp, Tangents, TransposeArgs,
+    TypedOperand, Value, VmapArgs, shifted_dims, typing,
 };
 use std::sync::Arc;
 

@@ -11,11 +11,8 @@ pub use conv::Conv;
 pub use reduce::{ReduceWindow, WindowExtreme, WindowPick, Windows};
 
 use super::dim_check::shape_fault;
-use crate::core::diagnostic::Fault;
-use crate::core::dtype::gcd;
-use crate::ir::program::DimMap;
-use crate::ir::program::loop_nest::{AccessPiece, AffineExpr, Source, StridedRange};
-use crate::ir::program::verify::MAX_WINDOW_COPY_RATIO;
+use crate::core::{Fault, dtype::gcd};
+use crate::ir::program::{AccessPiece, AffineExpr, DimMap, MAX_WINDOW_COPY_RATIO, Source, StridedRange};
 
 /// The parameters of windows along one dimension (XLA's `WindowDimension`).
 ///

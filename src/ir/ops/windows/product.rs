@@ -1,7 +1,7 @@
 //! The derivative of products over windows.
 
 use super::{ReduceWindow, Window, Windows};
-use crate::core::diagnostic::Result;
+use crate::core::Result;
 use crate::ir::ops::reduce::{PrimalAndTangent, Reduction};
 use crate::ir::program::{Builder, Value};
 use std::sync::Arc;

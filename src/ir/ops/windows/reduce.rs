@@ -4,20 +4,16 @@
 //! [`WindowPick`] reads the element at such a step.
 
 use super::{Window, needs_step_loop, transposed_window, windowed_access};
-use crate::core::diagnostic::{ErrorKind, Fault, Result};
-use crate::core::sharding::Spec;
-use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding};
 use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
-use crate::ir::program::factors::{Dim, Factors, Linearity};
-use crate::ir::program::loop_nest::{
-    Access, AccessPiece, AffineExpr, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
-};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
-    BatchedOp, JvpArgs, Prim, Primitive, Tangents, TransposeArgs, TypedOperand, VmapArgs, with_inserted,
+    Access, AccessPiece, AffineExpr, BatchedOp, Dim, Factors, JvpArgs, Linearity, LoopNest, Prim, Primitive,
+    Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, Tangents, TransposeArgs, TypedOperand,
+    VmapArgs, with_inserted,
 };
 use std::sync::Arc;
 

@@ -1,8 +1,6 @@
 //! The state of typing one equation, which the rules and the help texts read.
 
-use crate::core::diagnostic::{ErrorKind, Fault};
-use crate::core::mesh::{Axes, Mesh};
-use crate::core::types::{DType, Shape};
+use crate::core::{Axes, DType, ErrorKind, Fault, Mesh, Shape};
 use crate::ir::program::TypedOperand;
 use crate::ir::program::factors::Factors;
 

@@ -1,7 +1,6 @@
 //! The types of cotangents, and the error of a transpose that does not exist.
 
-use crate::core::diagnostic::Error;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Error};
 
 /// Returns the type of a value's cotangent: `ty` with its unreduced and reduced sets swapped.
 pub fn cotangent_type(ty: &ArrayType) -> ArrayType {

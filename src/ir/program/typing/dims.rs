@@ -4,10 +4,7 @@
 
 use super::context::{LoopDim, TypingContext};
 use super::suggest::reshard_operands_help;
-use crate::core::diagnostic::Fault;
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::util::small_sort;
+use crate::core::{Axes, Axis, Fault, Spec, util::small_sort};
 use crate::ir::program::factors::{Dim, DimMap, ExplicitRule, FactorKind, FactorLoop, Linearity, LoopId};
 use smallvec::SmallVec;
 

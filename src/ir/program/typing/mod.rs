@@ -15,10 +15,8 @@ pub use cotangent::{cotangent_type, not_linear_error};
 
 use super::factors::{Factors, Linearity, Priority};
 use super::{Primitive, TypedOperand, verify};
-use crate::core::diagnostic::{Fault, TypePart};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::core::sharding::{Spec, check_divides, check_spec, check_unreduced_dtype, for_result};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::sharding::{check_divides, check_spec, check_unreduced_dtype, for_result};
+use crate::core::{ArrayType, Axes, Axis, AxisType, DType, Fault, Mesh, Shape, Spec, TypePart};
 use context::TypingContext;
 use smallvec::SmallVec;
 use std::borrow::Cow;

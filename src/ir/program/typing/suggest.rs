@@ -1,9 +1,7 @@
 //! Help texts for operands whose shardings do not match: the reshards that make them match.
 
 use super::context::{LoopDim, TypingContext};
-use crate::core::diagnostic::Fault;
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
+use crate::core::{Axes, Axis, Fault, Spec};
 use crate::ir::program::factors::{DimMap, LoopId};
 
 /// Returns a help text that reshards these operands, given by index.

@@ -2,9 +2,7 @@
 
 use super::context::{LoopDim, TypingContext};
 use super::suggest::{SetAxes, reduced_over, reshard_operands_help};
-use crate::core::diagnostic::{Fault, TypePart};
-use crate::core::mesh::{Axes, Axis, AxisType};
-use crate::core::sharding::Spec;
+use crate::core::{Axes, Axis, AxisType, Fault, Spec, TypePart};
 use crate::ir::program::factors::{Dim, DimMap, FactorKind, Linearity, LoopId};
 
 /// Returns a help text that turns a literal into an array with this spec.

@@ -1,6 +1,6 @@
 //! Verification of gathers and scatters: no index value may access memory outside of an array.
 
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::ir::program::loop_nest::{Access, DynamicIndex, LoopNest, Reducer, StridedRange};
 
 /// Verifies a gather.

@@ -1,9 +1,7 @@
 //! Verification of loop nests against the types of their equations.
 
 use super::gather_scatter;
-use crate::core::mesh::Axes;
-use crate::core::types::{ArrayType, DType, Shape, gcd};
-use crate::core::util::small_sort;
+use crate::core::{ArrayType, Axes, DType, Shape, types::gcd, util::small_sort};
 use crate::ir::program::loop_nest::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, RowKernelCall, ScalarArg, ScalarCode,
     ScalarInst, ScalarOp, Source, StridedRange,

@@ -20,8 +20,7 @@ pub(crate) use typing_rules::typing_rules;
 use super::{
     Control, Equation, Input, Loop, LoopOperands, Op, Primitive, Program, ShardMapping, TypedOperand,
 };
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
-use crate::core::types::{ArrayType, DType};
+use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result as Checked};
 
 /// Returns the fault of a primitive whose rules contradict each other.
 /// The mistake is in the implementation of the primitive.

@@ -1,9 +1,7 @@
 //! Verification of result types.
 
 use super::inconsistent_rules;
-use crate::core::diagnostic::Fault;
-use crate::core::mesh::{AxisType, Mesh};
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, AxisType, Fault, Mesh};
 use crate::ir::program::{Primitive, TypedOperand};
 
 /// Verifies result types.

@@ -1,9 +1,7 @@
 //! Verification of a primitive's other rules: factors, collectives, derivatives and `vmap`.
 
 use super::{check_equation, inconsistent_rules};
-use crate::core::diagnostic::Error;
-use crate::core::mesh::{Axes, Axis, Mesh};
-use crate::core::types::{ArrayType, DType, Shape};
+use crate::core::{ArrayType, Axes, Axis, DType, Error, Mesh, Shape};
 use crate::ir::program::factors::{Dim, DimMap, FactorKind, Factors};
 use crate::ir::program::loop_nest::Reducer;
 use crate::ir::program::{Builder, Input, ManualCollective, Op, Primitive, Program, Value, VmapArgs};

@@ -5,10 +5,7 @@
 //! a program runs.
 
 use super::equation_error;
-use crate::core::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
-use crate::core::mesh::{Axes, Axis};
-use crate::core::sharding::Spec;
-use crate::core::types::ArrayType;
+use crate::core::{ArrayType, Axes, Axis, Error, ErrorKind, Fault, Result as Checked, Spec};
 use crate::ir::program::{Control, Equation, Input, Loop, Op, Program, ShardMapping, TypedOperand};
 
 /// Returns an error for the first equation whose types differ from those that its rules give.

@@ -15,7 +15,7 @@ mod tests;
 pub(crate) use scan_ops::ScanOps;
 
 use super::{lanes, lanes_mut};
-use crate::core::types::{Element, Scalar, ScalarElement};
+use crate::core::{Element, Scalar, ScalarElement};
 use crate::kernels::cpu;
 use half::{bf16, f16};
 use ndarray::{

@@ -8,17 +8,13 @@ pub(crate) mod golden;
 
 use super::propagate;
 use crate::axes;
-use crate::core::diagnostic::{Fault, Result};
-use crate::core::mesh::{Axes, AxisType, Mesh};
-use crate::core::sharding::Spec;
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis, from_axes, from_spec, num_shards};
-use crate::core::types::{ArrayType, DType, Shape};
-use crate::ir::program::loop_nest::LoopNest;
+use crate::core::sharding::sub_axes::{from_axes, from_spec, num_shards};
+use crate::core::{ArrayType, Axes, AxisType, DType, Fault, Mesh, Result, Shape, Spec, SubAxes, SubAxis};
 use crate::ir::program::{
-    Builder, CheckpointPolicy, Control, Dim, DimMap, Factors, Input, Linearity, Loop, Op, Placement, Prim,
-    Primitive, Priority, Program, ShardMapping, ShardingConstraint, Tangents, TypedOperand, Value,
+    Builder, CheckpointPolicy, Control, Dim, DimMap, Factors, Input, JvpArgs, Linearity, Loop, LoopNest, Op,
+    Placement, Prim, Primitive, Priority, Program, ShardMapping, ShardingConstraint, Tangents, TransposeArgs,
+    TypedOperand, Value,
 };
-use crate::ir::program::{JvpArgs, TransposeArgs};
 use crate::p;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 //! These use raw memory, so the sizes are small enough for Miri.
 
 use super::*;
-use crate::ir::program::loop_nest::{DynamicIndex, OutOfBounds, RowKernelCall};
-use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs};
+use crate::ir::program::{
+    DynamicIndex, OutOfBounds, ParallelRowKernel, RowInput, RowKernel, RowKernelCall, RowOutput, RowOutputs,
+};
 use crate::kernels;
 use std::ops::Range;
 

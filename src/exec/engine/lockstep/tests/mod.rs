@@ -12,9 +12,9 @@ mod scores;
 
 use super::super::reference;
 use super::*;
-use crate::core::types::{Precision, Scalar};
+use crate::core::{Precision, Scalar};
 use crate::exec::engine::lockstep::tests::programs::*;
-use crate::ir::program::loop_nest::{
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
 use crate::partition::{Step, StoredValue};

@@ -1,8 +1,7 @@
 //! Sample SPMD programs, as the partitioner would produce them, for tests and timings.
 
-use crate::core::sharding::{SubAxes, SubAxis};
-use crate::core::types::{DType, Precision, Scalar, Shape};
-use crate::ir::program::loop_nest::{
+use crate::core::{DType, Precision, Scalar, Shape, SubAxes, SubAxis};
+use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
     StridedRange,
 };

@@ -4,7 +4,7 @@
 
 use super::gather_scatter::bound;
 use super::*;
-use crate::ir::program::loop_nest::OutOfBounds;
+use crate::ir::program::OutOfBounds;
 
 /// Returns a builder and its input `x`, whose rows are sharded over the devices.
 fn rows(dtype: DType, shape: &[usize], num_shards: usize) -> (SampleBuilder, Slot) {

@@ -2,7 +2,7 @@
 
 use super::SharedTable;
 use super::run::Runner;
-use crate::core::types::DType;
+use crate::core::DType;
 use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::index::MAX_LOOPS;
 use crate::exec::compile::pack::{BoundCopyBox, CopySource, PackKernel};

@@ -20,7 +20,7 @@
 
 use crate::ArrayType;
 use crate::DType::{Bool, F32, I32};
-use crate::core::types::Scalar;
+use crate::core::Scalar;
 use crate::ir::ops::PRIMITIVES;
 use crate::ir::ops::along_axis::Sort;
 use crate::ir::ops::dot_general::DotGeneral;
@@ -29,9 +29,7 @@ use crate::ir::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherD
 use crate::ir::ops::shape::{BroadcastInDim, Reshape};
 use crate::ir::ops::slicing::UpdateSlice;
 use crate::ir::ops::windows::{Conv, Window};
-use crate::ir::program::factors::{Dim, DimMap, FactorKind};
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
-use crate::ir::program::{Prim, TypedOperand};
+use crate::ir::program::{Dim, DimMap, FactorKind, OutOfBounds, Prim, Reducer, TypedOperand};
 use std::sync::Arc;
 
 const LETTERS: [char; 10] = ['i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r'];

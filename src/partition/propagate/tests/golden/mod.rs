@@ -5,10 +5,7 @@
 mod factors;
 mod programs;
 
-use crate::core::mesh::Axis;
-use crate::core::sharding::Spec;
-use crate::core::sharding::sub_axes::{SubAxes, SubAxis};
-use crate::core::types::Precision;
+use crate::core::{Axis, Precision, Spec, SubAxes, SubAxis};
 use crate::ir::ops::dot_general::DotGeneral;
 use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::sharding::Constrain;

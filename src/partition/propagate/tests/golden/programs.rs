@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::DType::{Bool, F32, I32};
-use crate::core::types::Scalar;
+use crate::core::Scalar;
 use crate::ir::ops::along_axis::{CumulativeOp, CumulativeScan, Sort};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherDims, Scatter};
-use crate::ir::program::loop_nest::{OutOfBounds, Reducer};
-use crate::ir::program::{Control, Loop, Placement};
+use crate::ir::program::{Control, Loop, OutOfBounds, Placement, Reducer};
 use crate::{ArrayType, Mesh};
 
 /// Emits a primitive and returns its first result.
