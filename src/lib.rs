@@ -215,7 +215,7 @@ macro_rules! size_optimized {
 
 /// Evaluates to the value of an `Ok`; for an error, it returns what the last argument makes of it.
 macro_rules! ok_or_return {
-    ($result:expr, |$error:ident| $otherwise:expr) => {
+    ($result:expr, |$error:pat_param| $otherwise:expr) => {
         match $result {
             Ok(value) => value,
             Err($error) => return $otherwise,
@@ -243,6 +243,28 @@ macro_rules! setters { ($(
         Self { $($field: $value,)+ ..self }
     }
 )*} }
+
+/// Writes the conversions into a type: `[parameters] type => |value| result;`.
+macro_rules! conversions {
+    ($to:ty: $([$($parameter:tt)*] $from:ty => |$value:pat_param| $result:expr;)*) => {$(
+        impl<$($parameter)*> From<$from> for $to {
+            fn from($value: $from) -> $to {
+                $result
+            }
+        }
+    )*};
+}
+
+/// Makes the `Debug` form of a type the same as its `Display` form.
+macro_rules! debug_as_display {
+    ([$($parameter:tt)*] $ty:ty) => {
+        impl<$($parameter)*> std::fmt::Debug for $ty {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
 
 /// Opens a span of the crate `tracing` until the end of the block.
 ///

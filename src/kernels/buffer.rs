@@ -315,10 +315,8 @@ pub(crate) fn check_available(bytes: usize) -> Result<(), Fault> {
 /// Returns an empty vector with capacity for `n` elements, or an error if the system has no memory.
 pub(crate) fn try_vec_with_capacity<T>(n: usize) -> Result<Vec<T>, Fault> {
     let mut list = Vec::new();
-    match list.try_reserve_exact(n) {
-        Ok(()) => Ok(list),
-        Err(_) => Err(out_of_memory(n.saturating_mul(size_of::<T>()))),
-    }
+    ok_or_return!(list.try_reserve_exact(n), |_| Err(out_of_memory(n.saturating_mul(size_of::<T>()))));
+    Ok(list)
 }
 /// Collects `n` elements into a vector. Returns an error if the system has no memory.
 pub(crate) fn try_collect<T>(elements: impl Iterator<Item = T>, n: usize) -> Result<Vec<T>, Fault> {
@@ -405,10 +403,7 @@ fn obtain(size: usize) -> Option<NonNull<u8>> {
 }
 fn try_obtain(size: usize) -> Option<NonNull<u8>> {
     #[cfg(all(target_os = "linux", not(miri)))]
-    if size >= HUGE_PAGE_BYTES {
-        return huge::map(size);
-    }
-    allocate(size)
+    if size >= HUGE_PAGE_BYTES { huge::map(size) } else { allocate(size) }
 }
 /// Returns a block to the system.
 ///

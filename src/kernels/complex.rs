@@ -4,9 +4,8 @@
 //! functions are computed in float64 and rounded once, so their results do not depend on the
 //! processor level.
 
-use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
-use super::float::FloatElement;
+use super::{SliceKernel, float::FloatElement};
 use crate::core::{DType, ScalarOp};
 use num_complex::Complex;
 use std::marker::PhantomData;

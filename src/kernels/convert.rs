@@ -3,9 +3,8 @@
 //! Floats convert to integers by truncation towards zero, and saturate; NaN becomes 0. Conversion
 //! to bool is `!= 0`.
 
-use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
-use super::half_float::CHUNK_ELEMENTS;
+use super::{SliceKernel, half_float::CHUNK_ELEMENTS};
 use crate::core::DType;
 use crate::core::types::{f64_to_f32_odd, i128_to_f64_odd};
 use half::{bf16, f16};

@@ -21,8 +21,7 @@ mod small_k;
 #[cfg(test)]
 mod tests;
 
-use super::buffer::Buffer;
-use super::cpu;
+use super::{buffer::Buffer, cpu};
 use crate::core::DType;
 use gemv::{columns as columns_body, dots as dots_body};
 use num_complex::Complex;

@@ -8,10 +8,9 @@
 use super::CombinePicked;
 #[cfg(not(target_family = "wasm"))]
 use super::CombineRows8;
-use super::complex::times;
 use super::elementwise::{Constants, KernelVariant, uninit_slice};
 use super::float::{max, min};
-use super::{CombineElementsAt, CombineRows, CombineRowsAt, SliceKernel};
+use super::{CombineElementsAt, CombineRows, CombineRowsAt, SliceKernel, complex::times};
 use crate::core::{DType, Reducer, types::with_dtype};
 use crate::kernels::cpu::{IsaLevel, for_each_isa};
 use half::{bf16, f16};

@@ -100,10 +100,7 @@ pub trait RowKernel: fmt::Debug + Send + Sync + 'static {
 /// Returns the parallel form of a kernel, or `None` in WebAssembly.
 /// WebAssembly has one thread, and a web page should not load code that it cannot use.
 pub(crate) fn parallel_unless_wasm(stages: impl ParallelRowKernel) -> Option<Arc<dyn ParallelRowKernel>> {
-    if cfg!(target_family = "wasm") {
-        return None;
-    }
-    Some(Arc::new(stages))
+    if cfg!(target_family = "wasm") { None } else { Some(Arc::new(stages)) }
 }
 
 /// A row kernel that several workers run together on one row, in two passes.

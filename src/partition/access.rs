@@ -2,10 +2,8 @@
 
 use crate::ir::program::{Access, AccessPiece, AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::boxes::{Interval, Region, full, subtract, volume};
-use crate::partition::program::Slot;
 use crate::partition::progression::{IndexSet, clip_set, hull, set_of_levels};
-use crate::partition::reshape_boxes::reshape_boxes;
-use crate::partition::strided_box::StridedBox;
+use crate::partition::{program::Slot, reshape_boxes::reshape_boxes, strided_box::StridedBox};
 use smallvec::SmallVec;
 
 /// Returns the range of `k` in `0..n` for which `at + step·k` is within `v`.

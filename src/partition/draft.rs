@@ -7,11 +7,9 @@ use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, ScalarCode, Source, StridedRange,
 };
 use crate::partition::collective::{CollectiveKind, Collectives};
-use crate::partition::cost::cache::CostCache;
-use crate::partition::cost::compute::TransferPrices;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
-use crate::partition::layout::Layout;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin, StoredValue};
+use crate::partition::{cost::cache::CostCache, cost::compute::TransferPrices, layout::Layout};
 use std::collections::BTreeMap;
 
 /// The steps and values of a program before loops have layouts.

@@ -206,10 +206,8 @@ fn code(c: &ScalarCode, reads: &[String]) -> String {
 }
 
 fn index(l: usize) -> String {
-    match "ijklmnopqrstuvw".chars().nth(l) {
-        Some(c) => c.to_string(),
-        None => format!("i{l}"),
-    }
+    let Some(c) = "ijklmnopqrstuvw".chars().nth(l) else { return format!("i{l}") };
+    c.to_string()
 }
 
 fn read(r: &Access, extents: &[usize]) -> String {

@@ -4,8 +4,7 @@
 //! one keeps the time to count its elements independent of the size of the dimension.
 
 use crate::core::util::small_sort;
-use crate::partition::boxes::Interval;
-use crate::partition::work;
+use crate::partition::{boxes::Interval, work};
 use smallvec::{SmallVec, smallvec};
 
 /// The maximum number of intervals into which a set is expanded.

@@ -8,8 +8,7 @@
 use crate::core::util::small_sort;
 use crate::partition::boxes::{Interval, Region, range_boxes};
 use crate::partition::progression::{IndexSet, Progression, clip_set, hull, set_of_levels};
-use crate::partition::strided_box::StridedBox;
-use crate::partition::work;
+use crate::partition::{strided_box::StridedBox, work};
 use std::ops::Range;
 
 /// The maximum number of boxes of factors in one group.

@@ -6,11 +6,10 @@
 //! listed here.
 
 use crate::core::sharding::sub_axes::subtract;
-use crate::partition::access::access_sets;
 use crate::partition::boxes::{Region, loop_box, take_missing};
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{FetchRequest, Slot, SpmdProgram};
 use crate::partition::strided_box::{StridedBox, expand_boxes};
+use crate::partition::{access::access_sets, layout::DimLayout};
 
 /// A box of a stored value that one device receives from another.
 #[derive(Clone, Debug, PartialEq, Eq)]

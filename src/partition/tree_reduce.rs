@@ -14,10 +14,9 @@
 //! same size.
 
 use crate::core::sharding::sub_axes::{num_shards, subtract};
-use crate::partition::boxes::volume;
-use crate::partition::cost::transfer::TransferCost;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{SpmdProgram, StoredValue};
+use crate::partition::{boxes::volume, cost::transfer::TransferCost};
 
 /// The schedule of a tree reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,8 +7,7 @@
 use super::index_expr::{DimSlice, Index, ResolvedIndex, SliceStart};
 use super::local_update::{explicit_out, uneven_slice_error};
 use super::operand::{self, Operand, Term};
-use super::take::IndexMode;
-use super::{Array, prims};
+use super::{Array, prims, take::IndexMode};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
 use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Shape, Spec, TypePart};
 use crate::ir::ops::elementwise::Binary;
@@ -99,9 +98,8 @@ impl Array {
         call: CallSite<'_>,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let side = |(d, side): (usize, &DimSlice)| match of(d) && side.dynamic_start().is_none() {
-            true => side.bounds(),
-            false => (0, ty.shape[d], 1),
+        let side = |(d, side): (usize, &DimSlice)| {
+            if of(d) && side.dynamic_start().is_none() { side.bounds() } else { (0, ty.shape[d], 1) }
         };
         let bounds: Vec<_> = part.dims.iter().enumerate().map(side).collect();
         if bounds.iter().zip(ty.shape.iter()).all(|(b, n)| *b == (0, *n, 1)) {
@@ -367,10 +365,8 @@ impl IndexUpdate {
     }
     /// Reshards the result as requested.
     fn reshard_result(&self, result: Array, call: CallSite<'_>) -> Array {
-        match self.out {
-            Some(spec) => result.reshard_at(spec, call),
-            None => result,
-        }
+        let Some(spec) = self.out else { return result };
+        result.reshard_at(spec, call)
     }
 }
 
@@ -494,10 +490,8 @@ impl Array {
         if v.mesh.is_some() || reduced.is_empty() && ty.spec.dims().iter().all(|a| a.is_empty()) {
             return self;
         }
-        let entry = |d: usize| match v.shape[d] != ty.shape[d] {
-            true => Axes::none(),
-            false => Axes::from(ty.spec.dim(d)),
-        };
+        let entry =
+            |d: usize| if v.shape[d] != ty.shape[d] { Axes::none() } else { Axes::from(ty.spec.dim(d)) };
         let spec = Spec::from_dims((0..ty.rank()).map(entry).collect()).reduced(reduced);
         self.put_at(mesh, spec, call)
     }

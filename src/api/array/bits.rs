@@ -5,8 +5,7 @@
 use super::{Array, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1};
 use crate::core::{ArrayType, DType, ErrorKind, Fault};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 
 /// Returns the unsigned integer type of this size in bytes.
 fn unsigned(size: usize) -> DType {

@@ -4,8 +4,7 @@
 //! methods look up the axes in the enclosing `shard_map`, and record the primitives of
 //! `ops::collective`.
 
-use super::dims::resolve_dim;
-use super::{Array, prims};
+use super::{Array, dims::resolve_dim, prims};
 use crate::api::trace::{Setting, apply1, poison, setting};
 use crate::core::{Axes, Axis, AxisType, DType, Fault, Result};
 use crate::ir::ops::collective::{AllGatherTo, PcastTo};
@@ -129,15 +128,10 @@ enum PermutationKind {
     Shift(i64),
     Ring(i64),
 }
-impl<const N: usize> From<[(usize, usize); N]> for Permutation {
-    fn from(pairs: [(usize, usize); N]) -> Permutation {
-        Permutation(PermutationKind::Pairs(pairs.into()))
-    }
-}
-impl From<Vec<(usize, usize)>> for Permutation {
-    fn from(pairs: Vec<(usize, usize)>) -> Permutation {
-        Permutation(PermutationKind::Pairs(pairs))
-    }
+conversions! { Permutation:
+    [const N: usize] [(usize, usize); N]
+        => |pairs| Permutation(PermutationKind::Pairs(pairs.into()));
+    [] Vec<(usize, usize)> => |pairs| Permutation(PermutationKind::Pairs(pairs));
 }
 impl std::fmt::Display for Permutation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -284,10 +278,8 @@ impl Array {
             if sum.type_ref().is_err() {
                 return sum;
             }
-            match manual_axes_size(&axes, call) {
-                Ok(n) => sum.binary_with(Binary::Div, n, call),
-                Err(error) => poison(error),
-            }
+            let n = ok_or_return!(manual_axes_size(&axes, call), |error| poison(error));
+            sum.binary_with(Binary::Div, n, call)
         })
     }
     /// Computes the elementwise maximum of the blocks of the devices along `axes`.
@@ -341,12 +333,9 @@ impl Array {
     pub fn all_gather(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("all_gather");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match resolve_dim(dim.dim.into(), ty.rank() + usize::from(!dim.tiled)) {
-            Ok(d) => {
-                self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, dim.tiled, dim.result))
-            }
-            Err(fault) => self.reject(fault, call),
-        }
+        let rank = ty.rank() + usize::from(!dim.tiled);
+        let d = ok_or_return!(resolve_dim(dim.dim.into(), rank), |fault| self.reject(fault, call));
+        self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, dim.tiled, dim.result))
     }
     /// Sums the blocks of the devices along `axes` and scatters the sum (reduce-scatter).
     ///
@@ -368,10 +357,8 @@ impl Array {
     pub fn psum_scatter(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("psum_scatter");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match resolve_dim(dim.dim.into(), ty.rank()) {
-            Ok(d) => self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, dim.tiled)),
-            Err(fault) => self.reject(fault, call),
-        }
+        let d = ok_or_return!(resolve_dim(dim.dim.into(), ty.rank()), |fault| self.reject(fault, call));
+        self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, dim.tiled))
     }
     /// Sends a piece of each block to every device along `axes` (all-to-all).
     ///
@@ -395,12 +382,8 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let dims = resolve_dim(split_concat.split.into(), ty.rank())
             .and_then(|s| Ok((s, resolve_dim(split_concat.concat.into(), ty.rank())?)));
-        match dims {
-            Ok((s, c)) => {
-                self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, split_concat.tiled))
-            }
-            Err(fault) => self.reject(fault, call),
-        }
+        let (s, c) = ok_or_return!(dims, |fault| self.reject(fault, call));
+        self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, split_concat.tiled))
     }
     /// Sends each block to another device along `axes`; devices without a source receive zeros.
     ///

@@ -3,8 +3,7 @@
 //! complex64 has float32 parts, complex128 has float64 parts. Derivatives are taken with respect to
 //! real arrays: a differentiated function builds its complex values with [`Array::complex`].
 
-use super::Array;
-use super::operand::Operand;
+use super::{Array, operand::Operand};
 use crate::core::{DType, Result, SourceLocation};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::CallSite;

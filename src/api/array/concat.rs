@@ -3,9 +3,8 @@
 //! `concat` and `stack` apply the concatenation primitive, after checks that name the operand at
 //! fault; `split` and `unstack` apply slices.
 
-use super::dims::resolve_dim;
 use super::operand::{self, Term};
-use super::{Array, errors, prims};
+use super::{Array, dims::resolve_dim, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
 use crate::core::{ErrorKind, Fault};
 use crate::ir::program::{CallSite, UserOperand};

@@ -5,8 +5,7 @@
 //! primitive is recorded.
 
 use super::operand::{self, Operand, Term};
-use super::sharding::placed_type;
-use super::{Array, prims};
+use super::{Array, prims, sharding::placed_type};
 use crate::api::trace::{ArrayOrLiteral, apply1, innermost, poison};
 use crate::core::sharding::{check_divides, check_spec};
 use crate::core::{
@@ -14,9 +13,8 @@ use crate::core::{
     Spec, TypePart, types::with_dtype,
 };
 use crate::exec::runtime::{ArrayData, check_available};
-use crate::ir::ops::collective::PcastTo;
-use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{CallSite, Literal};
+use crate::ir::{ops::collective::PcastTo, ops::elementwise::Binary};
 use std::ops::Range;
 
 /// Checks the requested type and returns its sharding; `None` if it is on no mesh.
@@ -65,10 +63,8 @@ pub(crate) fn create_sharded(
     call: CallSite<'_>,
     make: impl FnOnce(ArrayType) -> Array,
 ) -> Array {
-    match requested_sharding(&ty) {
-        Ok(sharding) => make(explicit_type(&ty)).put_auto_axes(sharding, call),
-        Err(fault) => reject_type(fault, &ty, call),
-    }
+    let sharding = ok_or_return!(requested_sharding(&ty), |fault| reject_type(fault, &ty, call));
+    make(explicit_type(&ty)).put_auto_axes(sharding, call)
 }
 
 /// Returns the data of an array whose elements all equal `value`.
@@ -188,10 +184,8 @@ impl Array {
     pub fn arange<T: Countable>(range: Range<T>) -> Array {
         let (n, call) = (T::count(&range), CallSite::here("arange"));
         let ty = T::DTYPE.array_type([n]);
-        match check_requested_sharding(&ty, true) {
-            Ok(_) => Array::from((0..n).map(|i| T::nth(&range, i)).collect::<Vec<T>>()),
-            Err(fault) => reject_type(fault, &ty, call),
-        }
+        ok_or_return!(check_requested_sharding(&ty, true), |fault| reject_type(fault, &ty, call));
+        Array::from((0..n).map(|i| T::nth(&range, i)).collect::<Vec<T>>())
     }
     /// Returns `start`, `start + step`, … as a vector of the given type, which must have rank 1.
     ///
@@ -208,13 +202,9 @@ impl Array {
     #[track_caller]
     pub fn arange_of(ty: impl Into<ArrayType>, start: impl Operand, step: impl Operand) -> Array {
         let (ty, call) = (ty.into(), CallSite::here("arange_of"));
-        match check_vector(&ty, call) {
-            Ok(()) => {
-                let steps = Array::iota_at(ty, 0, call).binary_with(Binary::Mul, step, call);
-                steps.binary_with(Binary::Add, start, call)
-            }
-            Err(poisoned) => poisoned,
-        }
+        ok_or_return!(check_vector(&ty, call), |poisoned| poisoned);
+        let steps = Array::iota_at(ty, 0, call).binary_with(Binary::Mul, step, call);
+        steps.binary_with(Binary::Add, start, call)
     }
     /// Returns a matrix with ones on the `k`-th diagonal and zeros elsewhere.
     ///

@@ -3,14 +3,11 @@
 //! A mask that compares row and column indices selects the diagonal, so that a sharded matrix need
 //! not be gathered.
 
-use super::creation::fresh_type;
-use super::shapes::clamp_diagonal;
-use super::{Array, Operand, prims};
+use super::{Array, Operand, creation::fresh_type, prims, shapes::clamp_diagonal};
 use crate::api::trace::apply1;
 use crate::core::{ArrayType, DType, ErrorKind, Fault};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::reduce::Reduction;
 use crate::ir::program::{CallSite, UserOperand};
+use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction};
 
 /// # Diagonals and triangles
 impl Array {

@@ -107,15 +107,9 @@ pub(crate) fn saturating_i64(d: usize) -> i64 {
     i64::try_from(d).unwrap_or(i64::MAX)
 }
 
-impl From<RangeFull> for Dims {
-    fn from(_: RangeFull) -> Dims {
-        Dims { list: None, keep: false }
-    }
-}
-impl From<&Dims> for Dims {
-    fn from(d: &Dims) -> Dims {
-        d.clone()
-    }
+conversions! { Dims:
+    [] RangeFull => |_| Dims { list: None, keep: false };
+    [] &Dims => |d| d.clone();
 }
 macro_rules! dims { ($([$($g:tt)*] $t:ty: $d:ident => $list:expr;)*) => {$(
     impl<$($g)*> From<$t> for Dims {

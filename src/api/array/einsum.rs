@@ -3,17 +3,14 @@
 //! The subscripts are parsed and checked against the operands' shapes. Operands are then contracted
 //! two at a time with `dot_general`, choosing the cheapest pair greedily.
 
-use super::contraction::Contraction;
 use super::operand::{self, Term};
-use super::products::DotOptions;
-use super::{Array, prims};
+use super::{Array, contraction::Contraction, prims, products::DotOptions};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{
     Axes, Axis, DType, ErrorKind, Fault, Precision, Spec, diagnostic::pluralize, util::small_sort,
 };
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::reduce::Reduction;
 use crate::ir::program::{CallSite, UserOperand};
+use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction};
 use std::borrow::Borrow;
 
 /// Computes the sum of products described by `subscripts`: `einsum("bd,dh->bh", [&x, &w])`.
@@ -186,12 +183,10 @@ fn ellipsis_name(i: usize) -> Option<char> {
 /// Checks that a subscript list consists of letters and at most one `...`.
 fn check_subscripts(list: &str) -> Result<(), Fault> {
     let letters: String = list.splitn(2, "...").collect();
-    match letters.chars().find(|c| !c.is_alphabetic()) {
-        None => Ok(()),
-        Some(c) => Err(shape_error(format!("{c:?} does not name a dimension")).help(
+    let Some(c) = letters.chars().find(|c| !c.is_alphabetic()) else { return Ok(()) };
+    Err(shape_error(format!("{c:?} does not name a dimension")).help(
             "letters name dimensions, `...` is all others, `,` separates operands, `->` before the result: \"bd,dh->bh\"",
-        )),
-    }
+        ))
 }
 
 /// Returns the names of all dimensions of operand `k`, including those under `...`.

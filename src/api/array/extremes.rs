@@ -1,13 +1,10 @@
 //! Positions of the largest and smallest elements: `argmax` and `argmin`.
 
-use super::dims::Dims;
-use super::reductions::Extreme;
-use super::{Array, Operand, prims};
+use super::{Array, Operand, dims::Dims, prims, reductions::Extreme};
 use crate::api::trace::{apply1, build, poison};
 use crate::core::{ArrayType, DType, ErrorKind, Fault};
-use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::reduce::{Reduction, empty_dim_fault};
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 
 /// # Positions of extremes
 impl Array {

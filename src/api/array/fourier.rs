@@ -3,9 +3,7 @@
 //! The primitive transforms trailing dimensions, so other dimensions are transposed to the end and
 //! back.
 
-use super::creation::reject_type;
-use super::dims::resolve_dim;
-use super::{Array, prims};
+use super::{Array, creation::reject_type, dims::resolve_dim, prims};
 use crate::api::trace::apply1;
 use crate::core::{DType, ErrorKind, Fault, Shape};
 use crate::exec::runtime::{ArrayData, check_available, try_collect};
@@ -22,10 +20,8 @@ fn frequencies(n: usize, at: impl Fn(usize) -> f64, call: CallSite<'_>) -> Array
         .and_then(|()| check_available(ty.nbytes()))
         .and_then(|()| try_collect((0..n).map(|k| at(k) as f32), n))
         .and_then(|all| ArrayData::from_elements(ty.shape.clone(), &all));
-    match made {
-        Ok(slab) => Array::concrete(slab, ty, None),
-        Err(fault) => reject_type(fault, &ty, call),
-    }
+    let slab = ok_or_return!(made, |fault| reject_type(fault, &ty, call));
+    Array::concrete(slab, ty, None)
 }
 
 /// # Fourier transforms

@@ -15,8 +15,7 @@ use crate::exec::runtime::parallel_copy::{
     all_pairs, block_runs, to_contiguous, to_vec, to_vec_with, write_runs,
 };
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
-use crate::ir::ops::elementwise::broadcast_shapes;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::broadcast_shapes, program::CallSite};
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 use std::ops::{Deref, Range};
 use std::panic::Location;
@@ -37,30 +36,13 @@ fn concrete_from(ty: ArrayType, numbers: impl FnOnce() -> Result<ArrayData, Faul
     }
 }
 
-impl<T: Element> From<T> for Array {
-    fn from(x: T) -> Array {
-        from_elements(Shape::scalar(), &[x])
-    }
-}
-impl<T: Element> From<Vec<T>> for Array {
-    fn from(x: Vec<T>) -> Array {
-        from_elements([x.len()].into(), &x)
-    }
-}
-impl<T: Element> From<&[T]> for Array {
-    fn from(x: &[T]) -> Array {
-        from_elements([x.len()].into(), x)
-    }
-}
-impl<T: Element, const N: usize> From<[T; N]> for Array {
-    fn from(x: [T; N]) -> Array {
-        from_elements([N].into(), &x)
-    }
-}
-impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Array {
-    fn from(x: [[T; M]; N]) -> Array {
-        from_elements([N, M].into(), x.as_flattened())
-    }
+conversions! { Array:
+    [T: Element] T => |x| from_elements(Shape::scalar(), &[x]);
+    [T: Element] Vec<T> => |x| from_elements([x.len()].into(), &x);
+    [T: Element] &[T] => |x| from_elements([x.len()].into(), x);
+    [T: Element, const N: usize] [T; N] => |x| from_elements([N].into(), &x);
+    [T: Element, const N: usize, const M: usize] [[T; M]; N]
+        => |x| from_elements([N, M].into(), x.as_flattened());
 }
 /// Collects the elements into an array of rank 1.
 impl<T: Element> FromIterator<T> for Array {

@@ -4,9 +4,7 @@
 //! axis or an ellipsis. Resolving it against an array gives a start, a length and a step for each
 //! dimension; entries that are index arrays of several elements are split off as an advanced index.
 
-use super::operand::Term;
-use super::take::AdvancedIndex;
-use super::{Array, dims};
+use super::{Array, dims, operand::Term, take::AdvancedIndex};
 use crate::core::{ArrayType, DType, ErrorKind, Fault, Shape, diagnostic::pluralize};
 use std::ops::{Range, RangeFull};
 
@@ -68,11 +66,7 @@ impl Index {
         Index { entries: picks.into() }
     }
 }
-impl From<Vec<DimIndex>> for Index {
-    fn from(picks: Vec<DimIndex>) -> Index {
-        Index { entries: picks }
-    }
-}
+conversions! { Index: [] Vec<DimIndex> => |picks| Index { entries: picks }; }
 impl DimIndex {
     /// Creates the index entry `start..stop;step`; a bound that is `None` is the end of the
     /// dimension.

@@ -4,19 +4,14 @@
 //! matrices it holds. The last two dimensions must be unsharded. Elements are floats; 16-bit floats
 //! are computed in float32. Without the feature `linalg` the methods return an error that names it.
 
-use super::Array;
-use super::creation::fresh_type;
-use super::errors::needs_unsharded_dim;
-use super::products::DotOptions;
+use super::{Array, creation::fresh_type, errors::needs_unsharded_dim, products::DotOptions};
 use crate::api::trace::{apply, apply1, carried_errors, poison};
 use crate::core::{ArrayType, Axes, DType, Fault, Scalar, Spec};
-use crate::ir::ops::elementwise::Binary;
 use crate::ir::ops::linalg::{
     Cholesky, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals, TriangularSolve,
 };
-use crate::ir::ops::reduce::Reduction;
-use crate::ir::ops::shape::Transpose;
 use crate::ir::program::{CallSite, Primitive};
+use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction, ops::shape::Transpose};
 use std::borrow::Borrow;
 use std::sync::Arc;
 

@@ -10,8 +10,7 @@ use super::operand::{Operand, Term};
 use super::{Array, prims};
 use crate::api::trace::apply1;
 use crate::core::{ArrayType, Axes, AxisType, DType, ErrorKind, Fault, Spec};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 
 /// Restricts a spec to explicit axes; `None` if the array's mesh has no explicit axes.
 pub(super) fn explicit_out(ty: &ArrayType, spec: Spec) -> Option<Spec> {
@@ -144,18 +143,15 @@ impl Array {
         let spread = |x: &Array, fill, like: &ArrayType| {
             // keep the value's sharding, except in partially indexed dimensions: those take the
             // array's
-            let entries = (0..ty.rank()).map(|d| match parted.contains(&d) {
-                true => Axes::from(ty.spec.dim(d)),
-                false => Axes::from(like.spec.dim(d)),
+            let entries = (0..ty.rank()).map(|d| {
+                if parted.contains(&d) { Axes::from(ty.spec.dim(d)) } else { Axes::from(like.spec.dim(d)) }
             });
             let sets = like.spec.filter_axes(|_| false).unreduced(like.spec.unreduced_axes());
             let out = sets.reduced(like.spec.reduced_axes()).with_dims(entries.collect());
             apply1(prims::pad_to(&widths, fill, explicit_out(ty, out)), &[x.into()], call)
         };
-        let of = (0..ty.rank()).map(|d| match parted.contains(&d) {
-            true => Axes::none(),
-            false => Axes::from(ty.spec.dim(d)),
-        });
+        let of = (0..ty.rank())
+            .map(|d| if parted.contains(&d) { Axes::none() } else { Axes::from(ty.spec.dim(d)) });
         let plain = ArrayType { dtype: DType::Bool, ..super::creation::fresh_type(ty) };
         let of = ArrayType { shape: part.lens(), spec: Spec::from_dims(of.collect()), ..plain };
         let inside = apply1(prims::full(of.clone(), true.into()), &[], call);

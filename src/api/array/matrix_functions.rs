@@ -1,14 +1,12 @@
 //! Functions of matrices: the exponential.
 
-use super::linalg::not_square;
-use super::products::DotOptions;
-use super::reductions::Extreme;
-use super::{Array, Dims, Operand, Term, errors};
+use super::{
+    Array, Dims, Operand, Term, errors, linalg::not_square, products::DotOptions, reductions::Extreme,
+};
 use crate::api::trace::apply1;
 use crate::core::Scalar;
 use crate::ir::ops::elementwise::{Binary, Unary};
-use crate::ir::ops::linalg::Solve;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::linalg::Solve, program::CallSite};
 use std::sync::Arc;
 
 /// The numerators of the Padé approximant of degree 13, from the power 0.

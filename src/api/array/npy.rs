@@ -209,10 +209,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
             data_error("it holds more than one array").help("read all of them: `Array::load_npy_all(path)`")
         );
     }
-    if takes != holds {
-        return Err(wrong_length(&ty, holds));
-    }
-    read_array(&mut file, &header, ty)
+    if takes != holds { Err(wrong_length(&ty, holds)) } else { read_array(&mut file, &header, ty) }
 }
 
 /// Reads all arrays in a file that has one after the other.

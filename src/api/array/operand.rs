@@ -204,10 +204,8 @@ impl Array {
     #[track_caller]
     pub fn apply(prim: Prim, operands: &[Term]) -> Vec<Array> {
         let call = CallSite::here(prim.name());
-        match resolve_args(operands, call) {
-            Ok(args) => apply(prim, &args, call),
-            Err(poisoned) => vec![poisoned],
-        }
+        let args = ok_or_return!(resolve_args(operands, call), |poisoned| vec![poisoned]);
+        apply(prim, &args, call)
     }
     /// Calls `make` with a call site whose errors refer to this array as the user's operand.
     ///
@@ -228,11 +226,7 @@ impl Array {
     }
 }
 
-impl From<&Array> for Term {
-    fn from(a: &Array) -> Term {
-        Term::Array(a.clone())
-    }
-}
+conversions! { Term: [] &Array => |a| Term::Array(a.clone()); }
 
 impl Operand for &Term {
     fn term(self) -> Term {

@@ -3,8 +3,7 @@
 //! A side of a dimension is padded with slices of the dimension, reversed or repeated, which are
 //! concatenated.
 
-use super::concat::concat_at;
-use super::{Array, errors, prims};
+use super::{Array, concat::concat_at, errors, prims};
 use crate::api::trace::apply1;
 use crate::core::{ArrayType, ErrorKind, Fault, diagnostic::pluralize};
 use crate::ir::program::CallSite;

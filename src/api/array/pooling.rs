@@ -8,10 +8,8 @@ use super::windows::{Padding, window_geometry};
 use super::{Array, prims};
 use crate::api::trace::apply1;
 use crate::core::{ArrayType, Fault, Scalar, Spec};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::windows::{ReduceWindow, Windows};
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction, program::CallSite};
 use std::sync::Arc;
 
 /// Options of window reductions and pooling: strides, padding, dilations and sharding.
@@ -131,14 +129,12 @@ impl Array {
         call: CallSite<'_>,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match pool_windows(ty, window, options) {
-            Ok(over) => apply1(
-                Arc::new(ReduceWindow { kind, windows: over, out_sharding: options.out_sharding }),
-                &[self.into()],
-                call,
-            ),
-            Err(fault) => self.reject(fault, call),
-        }
+        let over = ok_or_return!(pool_windows(ty, window, options), |fault| self.reject(fault, call));
+        apply1(
+            Arc::new(ReduceWindow { kind, windows: over, out_sharding: options.out_sharding }),
+            &[self.into()],
+            call,
+        )
     }
     forward! {
         /// Computes the maximum of each window over the last dimensions; windows do not overlap.

@@ -3,9 +3,8 @@
 //! Each has a `_to` variant that takes the result's sharding, for operands whose shardings leave it
 //! ambiguous. All of them apply the `dot_general` primitive.
 
-use super::contraction::Contraction;
 use super::operand::{self, Term};
-use super::{Array, errors, prims};
+use super::{Array, contraction::Contraction, errors, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{ArrayType, DType, Precision, Spec};
 use crate::ir::program::{CallSite, UserOperand};

@@ -3,15 +3,12 @@
 //! A shift is implemented as padding with one positive and one negative width, so that along a
 //! sharded dimension devices exchange only the elements that cross shard boundaries.
 
-use super::concat::concat_at;
 use super::dims::{Dims, resolve_dim};
 use super::take::{IndexMode, IndexOptions};
-use super::{Array, Operand, Term, errors, operand, prims};
+use super::{Array, Operand, Term, concat::concat_at, errors, operand, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{Axes, DType, ErrorKind, Fault, Shape};
-use crate::ir::ops::along_axis::CumulativeOp;
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::along_axis::CumulativeOp, ops::elementwise::Binary, program::CallSite};
 use std::borrow::Borrow;
 
 /// # Repeating, reordering and shifting
@@ -29,14 +26,13 @@ impl Array {
     pub fn swapaxes(&self, a: i32, b: i32) -> Array {
         let call = CallSite::here("swapaxes");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match resolve_dim(a.into(), ty.rank()).and_then(|a| Ok((a, resolve_dim(b.into(), ty.rank())?))) {
-            Ok((a, b)) => {
-                let mut perm: Vec<usize> = (0..ty.rank()).collect();
-                perm.swap(a, b);
-                apply1(prims::transpose(&perm), &[self.into()], call)
-            }
-            Err(fault) => self.reject(fault, call),
-        }
+        let (a, b) = ok_or_return!(
+            resolve_dim(a.into(), ty.rank()).and_then(|a| Ok((a, resolve_dim(b.into(), ty.rank())?))),
+            |fault| self.reject(fault, call)
+        );
+        let mut perm: Vec<usize> = (0..ty.rank()).collect();
+        perm.swap(a, b);
+        apply1(prims::transpose(&perm), &[self.into()], call)
     }
     /// Moves the dimensions `from` to the positions `to`; the others keep their order.
     ///
@@ -52,9 +48,8 @@ impl Array {
         let (from, to, call) = (from.into(), to.into(), CallSite::here("moveaxis"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = ty.rank();
-        let (from, to) =
-            ok_or_return!(from.resolve(rank).and_then(|from| Ok((from, to.resolve(rank)?))), |fault| self
-                .reject(fault, call));
+        let from = ok_or_return!(from.resolve(rank), |fault| self.reject(fault, call));
+        let to = ok_or_return!(to.resolve(rank), |fault| self.reject(fault, call));
         if from.len() != to.len() {
             let message = format!("it moves {} dimensions to {} positions", from.len(), to.len());
             let help = "give a position for each dimension that is moved";

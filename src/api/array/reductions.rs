@@ -3,8 +3,7 @@
 //! Sums and products of narrow integers are computed in 32 bits, and means of 16-bit floats in
 //! float32.
 
-use super::dims::Dims;
-use super::{Array, Operand, Term, prims};
+use super::{Array, Operand, Term, dims::Dims, prims};
 use crate::api::trace::apply1;
 use crate::core::{DType, Spec, util::small_sort};
 use crate::ir::ops::elementwise::{Binary, Unary};
@@ -318,10 +317,8 @@ impl Array {
             return sum;
         }
         let Ok(ty) = self.type_ref() else { return sum };
-        match dims.resolve(ty.rank()) {
-            Ok(axes) => sum.squeeze_at(&axes, call),
-            Err(_) => sum,
-        }
+        let axes = ok_or_return!(dims.resolve(ty.rank()), |_| sum);
+        sum.squeeze_at(&axes, call)
     }
     /// Computes the softmax eˣ / Σ eˣ over dimensions.
     ///

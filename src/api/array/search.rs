@@ -8,10 +8,8 @@ use super::take::{GatherIndices, explicit_spec, index_vectors};
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{ArrayType, DType, ErrorKind, Fault, Scalar, Spec};
-use crate::ir::ops::along_axis::CumulativeOp;
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::indexing::GatherDims;
 use crate::ir::program::{CallSite, OutOfBounds};
+use crate::ir::{ops::along_axis::CumulativeOp, ops::elementwise::Binary, ops::indexing::GatherDims};
 
 /// # Searching
 impl Array {
@@ -36,10 +34,8 @@ impl Array {
     }
     /// Implements [`Array::searchsorted`].
     pub(super) fn searchsorted_at(&self, x: &Array, right: bool, call: CallSite<'_>) -> Array {
-        match self.check_sorted_vector(&[x], call) {
-            Ok(n) => self.count_before(x, n, right, call),
-            Err(poisoned) => poisoned,
-        }
+        let n = ok_or_return!(self.check_sorted_vector(&[x], call), |poisoned| poisoned);
+        self.count_before(x, n, right, call)
     }
     /// Checks that this is an unsharded vector, and that all arrays have one element type.
     ///

@@ -8,9 +8,8 @@ use super::take::{GatherIndices, IndexOptions, check_integers, explicit_spec, in
 use super::{Array, prims};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{Axes, DType, ErrorKind, Fault, Scalar, Shape, Spec};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::indexing::GatherDims;
 use crate::ir::program::{CallSite, OutOfBounds, Reducer};
+use crate::ir::{ops::elementwise::Binary, ops::indexing::GatherDims};
 
 /// The reducer of a segment reduction.
 #[derive(Clone, Copy)]

@@ -2,16 +2,14 @@
 //!
 //! Reshaping an eager array on no mesh reuses its data; all other methods apply a primitive.
 
-use super::dims::Dims;
 use super::operand::{self, Operand, Term};
-use super::{Array, errors, prims};
+use super::{Array, dims::Dims, errors, prims};
 use crate::api::trace::{ArrayOrLiteral, Repr, apply1, innermost};
 use crate::core::{
     ArrayType, Axes, Axis, DType, Error, ErrorKind, Fault, Shape, Spec, TypePart, diagnostic::pluralize,
     util::small_sort,
 };
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 
 /// # Shapes
 impl Array {
@@ -106,10 +104,8 @@ impl Array {
             let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
             same.map_err(|fault| Error::new(fault, call.op, vec![c.ty.to_string()], Some(call.location)))
         });
-        match same {
-            Ok(same) => Array::concrete(same, c.ty.dtype.array_type(shape), None),
-            Err(e) => Array::poisoned(e),
-        }
+        let same = ok_or_return!(same, |e| Array::poisoned(e));
+        Array::concrete(same, c.ty.dtype.array_type(shape), None)
     }
     /// Flattens the array to one dimension, in row-major order.
     ///
@@ -195,27 +191,18 @@ impl Array {
         }
         let wide = apply1(prims::broadcast(&shape, &dims, Some(out)), &[self.into()], call);
         let differs = |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != out.dim(first + d);
-        match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
-            Some(d) => {
-                let (from, to) = (Axes::from(ty.spec.dim(d)), Axes::from(out.dim(first + d)));
-                let to = if to.is_empty() { "unsharded".into() } else { format!("sharded over {to}") };
-                let fault = fault!(
-                    Sharding,
-                    "dimension {d} is sharded over {from}, and asked to be {to} in the result"
-                );
-                let entry = |d: usize| match ty.shape[d] == shape[first + d] {
-                    _ if !differs(&d) => Axes::from(ty.spec.dim(d)),
-                    true => Axes::from(out.dim(first + d)),
-                    false => Axes::none(),
-                };
-                let before = ty.spec.with_dims((0..ty.rank()).map(entry).collect());
-                self.reject(
-                    fault.help(format!("reshard it first: `.reshard({before})`")).highlight_dim(0, d),
-                    call,
-                )
-            }
-            None => wide,
-        }
+        let Some(d) = (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) else { return wide };
+        let (from, to) = (Axes::from(ty.spec.dim(d)), Axes::from(out.dim(first + d)));
+        let to = if to.is_empty() { "unsharded".into() } else { format!("sharded over {to}") };
+        let fault =
+            fault!(Sharding, "dimension {d} is sharded over {from}, and asked to be {to} in the result");
+        let entry = |d: usize| match ty.shape[d] == shape[first + d] {
+            _ if !differs(&d) => Axes::from(ty.spec.dim(d)),
+            true => Axes::from(out.dim(first + d)),
+            false => Axes::none(),
+        };
+        let before = ty.spec.with_dims((0..ty.rank()).map(entry).collect());
+        self.reject(fault.help(format!("reshard it first: `.reshard({before})`")).highlight_dim(0, d), call)
     }
     /// Broadcasts so that dimension k of this array becomes dimension `dims[k]` of the result.
     ///
@@ -292,17 +279,12 @@ impl Array {
             let ones: Vec<usize> = (0..ty.rank()).filter(|d| ty.shape[*d] == 1).collect();
             return self.squeeze_at(&ones, call);
         }
-        match dims.resolve(ty.rank()) {
-            Ok(at) => self.squeeze_at(&at, call),
-            Err(fault) => self.reject(fault, call),
-        }
+        let at = ok_or_return!(dims.resolve(ty.rank()), |fault| self.reject(fault, call));
+        self.squeeze_at(&at, call)
     }
     /// Removes these dimensions, which must have size 1.
     pub(crate) fn squeeze_at(&self, dims: &[usize], call: CallSite<'_>) -> Array {
-        if dims.is_empty() {
-            return self.clone();
-        }
-        apply1(prims::squeeze(dims), &[self.into()], call)
+        if dims.is_empty() { self.clone() } else { apply1(prims::squeeze(dims), &[self.into()], call) }
     }
     /// Reverses the order of the elements along dimensions.
     ///
@@ -315,10 +297,8 @@ impl Array {
     pub fn flip(&self, dims: impl Into<Dims>) -> Array {
         let (dims, call) = (dims.into(), CallSite::here("flip"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match dims.resolve(ty.rank()) {
-            Ok(at) => apply1(prims::rev(&at), &[self.into()], call),
-            Err(fault) => self.reject(fault, call),
-        }
+        let at = ok_or_return!(dims.resolve(ty.rank()), |fault| self.reject(fault, call));
+        apply1(prims::rev(&at), &[self.into()], call)
     }
     /// Pads with `value`: `widths` has (low, high, interior) padding for each dimension.
     ///

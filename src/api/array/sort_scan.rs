@@ -2,16 +2,12 @@
 //!
 //! The dimension must be unsharded; other dimensions may be sharded in any way.
 
-use super::concat::concat_at;
-use super::dims::resolve_dim;
-use super::errors::needs_unsharded_dim;
-use super::{Array, Term, prims};
+use super::{Array, Term, concat::concat_at, dims::resolve_dim, errors::needs_unsharded_dim, prims};
 use crate::api::trace::{ArrayOrLiteral, apply, apply1};
 use crate::core::{Axes, ErrorKind, Fault, Spec};
-use crate::ir::ops::along_axis::CumulativeOp;
 use crate::ir::ops::elementwise::{Binary, Unary};
-use crate::ir::ops::reduce::empty_dim_fault;
 use crate::ir::program::{CallSite, Prim};
+use crate::ir::{ops::along_axis::CumulativeOp, ops::reduce::empty_dim_fault};
 use std::borrow::Borrow;
 
 macro_rules! running { ($($(#[$doc:meta])* $name:ident $back:ident $kind:ident $back_doc:literal;)*) => {
@@ -129,10 +125,8 @@ impl Array {
     pub fn recurrence(&self, decay: &Array, d: i32) -> Array {
         let call = CallSite::here("recurrence");
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match resolve_dim(d.into(), ty.rank()) {
-            Ok(axis) => apply1(prims::recurrence(axis, false), &[decay.into(), self.into()], call),
-            Err(fault) => self.reject(fault, call),
-        }
+        let axis = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| self.reject(fault, call));
+        apply1(prims::recurrence(axis, false), &[decay.into(), self.into()], call)
     }
     /// Sorts the elements along dimension `d` in ascending order; the sort is stable.
     ///
@@ -152,13 +146,11 @@ impl Array {
     #[track_caller]
     pub fn sort(&self, d: i32) -> Array {
         let call = CallSite::here("sort");
-        match self.is_complex() {
-            true => self
-                .with_call_site(call, |call| sort_all(std::slice::from_ref(self), 1, d, call).swap_remove(0)),
-            false => {
-                let island = |spec, _| (format!("sort({d})"), spec);
-                self.apply_along(d, call, |axis| prims::sort(axis, 1), island).swap_remove(0)
-            }
+        if self.is_complex() {
+            self.with_call_site(call, |call| sort_all(std::slice::from_ref(self), 1, d, call).swap_remove(0))
+        } else {
+            let island = |spec, _| (format!("sort({d})"), spec);
+            self.apply_along(d, call, |axis| prims::sort(axis, 1), island).swap_remove(0)
         }
     }
     /// Returns the int32 indices that would sort the array along dimension `d`; the sort is stable.
@@ -287,12 +279,11 @@ impl Array {
             let at = |k: usize| sorted.slice_dim(axis, k, k + 1, call).squeeze_at(&[axis], call);
             let (low, high, part) = (place.floor() as usize, place.ceil() as usize, place.fract());
             let below = at(low);
-            let value = match low == high {
-                true => below,
-                false => {
-                    let above = at(high).binary_with(Binary::Mul, part, call);
-                    below.binary_with(Binary::Mul, 1.0 - part, call).binary_with(Binary::Add, &above, call)
-                }
+            let value = if low == high {
+                below
+            } else {
+                let above = at(high).binary_with(Binary::Mul, part, call);
+                below.binary_with(Binary::Mul, 1.0 - part, call).binary_with(Binary::Add, &above, call)
             };
             // NaN sorts last: if the last element is NaN, so is the result
             let last = at(n - 1);
@@ -412,10 +403,8 @@ impl Array {
             let (code, out) = island(spec, axis);
             (code, out.to_string())
         });
-        match sharded {
-            Some(fault) => vec![self.reject(fault, call)],
-            None => apply(prim(axis), &[self.into()], call),
-        }
+        let Some(fault) = sharded else { return apply(prim(axis), &[self.into()], call) };
+        vec![self.reject(fault, call)]
     }
 }
 
@@ -466,9 +455,8 @@ fn sort_all(arrays: &[Array], keys: usize, d: i32, call: CallSite<'_>) -> Vec<Ar
     }
     let mut made = made.into_iter();
     let mut next = || made.next().expect("the sort returns one result for each operand");
-    let each = complex.into_iter().map(|complex| match complex {
-        true => next().binary_with(Binary::Complex, next(), call),
-        false => next(),
-    });
+    let each = complex
+        .into_iter()
+        .map(|complex| if complex { next().binary_with(Binary::Complex, next(), call) } else { next() });
     each.collect()
 }

@@ -94,9 +94,7 @@ impl Array {
             let numbers = try_collect((0..num).map(|i| T::from_scalar(at(i))), num);
             numbers.and_then(|numbers| ArrayData::from_elements(ty.shape.clone(), &numbers))
         });
-        match slab {
-            Ok(slab) => from_data(slab, ty.dtype, &ty.shape, sharding, call),
-            Err(fault) => reject_type(fault, &ty, call),
-        }
+        let slab = ok_or_return!(slab, |fault| reject_type(fault, &ty, call));
+        from_data(slab, ty.dtype, &ty.shape, sharding, call)
     }
 }

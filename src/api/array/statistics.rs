@@ -3,9 +3,7 @@
 //! Reductions that ignore NaN replace it by a neutral element. `nanmean` and `nanvar` divide by the
 //! number of remaining elements.
 
-use super::dims::Dims;
-use super::reductions::Extreme;
-use super::{Array, Contraction, Operand, Term, operand, prims};
+use super::{Array, Contraction, Operand, Term, dims::Dims, operand, prims, reductions::Extreme};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{DType, ErrorKind, Fault, Scalar, Spec};
 use crate::ir::ops::elementwise::{Binary, Unary};

@@ -4,9 +4,7 @@
 //! index arrays uses the same gather and scatter primitives. By default out-of-bounds indices read
 //! a fill value in `take`, and are clamped in `ix!`; updates at such indices are dropped.
 
-use super::dims::resolve_dim;
-use super::operand;
-use super::{Array, prims};
+use super::{Array, dims::resolve_dim, operand, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
 use crate::core::{ArrayType, Axes, AxisType, DType, ErrorKind, Fault, Shape, Spec};
 use crate::ir::ops::indexing::{Gather, GatherDims, Scatter, fill_value};

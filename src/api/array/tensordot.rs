@@ -5,8 +5,7 @@
 use super::{Array, Contraction, Term, operand, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
 use crate::core::{ArrayType, ErrorKind, Fault, Spec};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 use std::borrow::Borrow;
 
 /// # Products over several dimensions

@@ -31,8 +31,4 @@ impl fmt::Display for Array {
         }
     }
 }
-impl fmt::Debug for Array {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Array }

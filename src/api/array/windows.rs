@@ -30,15 +30,9 @@ pub enum Padding {
     Each(Vec<(i64, i64)>),
 }
 
-impl<const N: usize> From<[(i64, i64); N]> for Padding {
-    fn from(each: [(i64, i64); N]) -> Padding {
-        Padding::Each(each.into())
-    }
-}
-impl From<Vec<(i64, i64)>> for Padding {
-    fn from(each: Vec<(i64, i64)>) -> Padding {
-        Padding::Each(each)
-    }
+conversions! { Padding:
+    [const N: usize] [(i64, i64); N] => |each| Padding::Each(each.into());
+    [] Vec<(i64, i64)> => |each| Padding::Each(each);
 }
 
 /// Options of a convolution: strides, padding, dilations, layout, groups, sharding and dtype.
@@ -413,10 +407,8 @@ impl Array {
             };
             Ok(ConvOptions { strides: None, base_dilation: Some(strides), padding, ..options.clone() })
         })();
-        match made {
-            Ok(options) => self.conv_at(w, &options, call),
-            Err(fault) => reject(fault),
-        }
+        let options = ok_or_return!(made, |fault| reject(fault));
+        self.conv_at(w, &options, call)
     }
     /// Implements [`Array::conv`].
     pub(super) fn conv_at(&self, w: &Array, options: &ConvOptions, call: CallSite<'_>) -> Array {

@@ -1,7 +1,6 @@
 //! Diagrams of data movement: a row per device, each element in the colour of its source device.
 
-use super::canvas::Canvas;
-use super::picture::color;
+use super::{canvas::Canvas, picture::color};
 use crate::core::util::text::{columns, escape, wrap};
 use std::fmt;
 
@@ -181,10 +180,7 @@ fn element(
         [one] if color(one).1 != [0; 3] => "#fff",
         _ => "#000",
     };
-    let label = match columns(&cell.text) as f64 * LETTER_PX <= wide + 1.0 {
-        true => cell.text.as_str(),
-        false => "",
-    };
+    let label = if columns(&cell.text) as f64 * LETTER_PX <= wide + 1.0 { cell.text.as_str() } else { "" };
     let middle = if sum { y + (h - STRIPES_PX) / 2.0 } else { y + h / 2.0 };
     text(canvas, (x + w / 2.0, middle + FONT_PX * 0.36), "middle", ink, "", label);
     canvas.body.push_str("</g>\n");

@@ -138,10 +138,9 @@ impl Boundary {
         let mut with = with.iter();
         tree.visit(&mut Path::named(), &mut |path, a| {
             let (Some(x), Ok(ty)) = (with.next(), a.type_ref()) else { return };
-            match f(path, ty, x) {
-                Ok(b) => out.push(b),
-                Err(f) => errors.push(Error::new(f, "", vec![ty.to_string()], None)),
-            }
+            let b =
+                ok_or_return!(f(path, ty, x), |f| errors.push(Error::new(f, "", vec![ty.to_string()], None)));
+            out.push(b)
         });
         if errors.is_empty() { Ok(out) } else { Err(Error::combine(errors)) }
     }

@@ -1,8 +1,7 @@
 //! Parameters and results of device code: views of blocks in, ndarray arrays or scalars out.
 
 use super::Device;
-use crate::api::array::Array;
-use crate::api::tree::Tree;
+use crate::api::{array::Array, tree::Tree};
 use crate::core::{DType, Element, Error, ErrorKind, Fault, Result, Shape};
 use crate::exec::runtime::{ArrayData, try_collect};
 use ndarray::{Array as NdArray, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};

@@ -91,29 +91,27 @@ fn message_data<V: Send + Sync + 'static>(message: &CollectiveMessage) -> Result
     message.data.clone().downcast().map_err(|_| Error::internal("a message of another type"))
 }
 
-impl Device {
-    fn fault_error(&self, kind: ErrorKind, message: String, op: &str, location: SourceLocation) -> Error {
-        Error::new(Fault::new(kind, message), op, Vec::new(), Some(location))
-    }
+/// A collective call in progress on one device.
+struct Exchange<'a> {
+    device: &'a Device,
+    at: CollectiveInstance,
+    call: Arc<CollectiveCall>,
+}
+
+impl Exchange<'_> {
     /// Returns the data of all members, in order.
-    fn gather_all<T: Element>(
-        &self,
-        at: &CollectiveInstance,
-        round: u8,
-        call: &Arc<CollectiveCall>,
-        mine: Arc<Vec<T>>,
-    ) -> Result<Arc<Vec<Arc<Vec<T>>>>> {
-        if at.group.size >= MIN_TREE_DEVICES {
+    fn gather_all<T: Element>(&self, round: u8, mine: Arc<Vec<T>>) -> Result<Arc<Vec<Arc<Vec<T>>>>> {
+        if self.at.group.size >= MIN_TREE_DEVICES {
             let join = |mut own: Vec<_>, others: &Vec<Arc<Vec<T>>>| {
                 own.extend_from_slice(others);
                 Ok(own)
             };
-            return self.tree_merge(at, round, call, vec![mine], join);
+            return self.tree_merge(round, vec![mine], join);
         }
-        let (rank, size) = (at.group.rank, at.group.size);
-        let tag = Tag::Collective(at.group.axes.clone(), at.sequence, round);
+        let (rank, size) = (self.at.group.rank, self.at.group.size);
+        let tag = Tag::Collective(self.at.group.axes.clone(), self.at.sequence, round);
         for k in (0..size).filter(|k| *k != rank) {
-            self.send_to_member(at, k, &tag, call, mine.clone())?;
+            self.send(k, &tag, mine.clone())?;
         }
         // calls are compared in member order, so that every device that finds a difference names
         // the same two members
@@ -121,15 +119,15 @@ impl Device {
         let mut pieces = Vec::with_capacity(size);
         for k in 0..size {
             if k == rank {
-                first.get_or_insert_with(|| call.clone());
+                first.get_or_insert_with(|| self.call.clone());
                 pieces.push(mine.clone());
                 continue;
             }
-            let message = self.receive_from_member(at, k..size, &tag, call)?;
-            if !call.matches(&message.call) {
+            let message = self.receive(k..size, &tag)?;
+            if !self.call.matches(&message.call) {
                 return Err(match &first {
-                    Some(first) => self.mismatch(at, (0, first), (k, &message.call)),
-                    None => self.mismatch(at, (0, &message.call), (rank, call)),
+                    Some(first) => self.mismatch((0, first), (k, &message.call)),
+                    None => self.mismatch((0, &message.call), (rank, &self.call)),
                 });
             }
             first.get_or_insert_with(|| message.call.clone());
@@ -144,22 +142,20 @@ impl Device {
     /// then goes down the same tree.
     fn tree_merge<V: Send + Sync + 'static>(
         &self,
-        at: &CollectiveInstance,
         round: u8,
-        call: &Arc<CollectiveCall>,
         mine: V,
         merge: impl Fn(V, &V) -> Result<V, Fault>,
     ) -> Result<Arc<V>> {
-        let (rank, size) = (at.group.rank, at.group.size);
-        let tag = |down| Tag::Collective(at.group.axes.clone(), at.sequence, 2 * round + down);
+        let (rank, size) = (self.at.group.rank, self.at.group.size);
+        let tag = |down| Tag::Collective(self.at.group.axes.clone(), self.at.sequence, 2 * round + down);
         let (up, down) = (tag(0), tag(1));
         let mut all = mine;
         let mut far = 1;
         while rank & far == 0 && far < size {
             if rank + far < size {
-                let message = self.receive_from_member(at, rank + far..rank + far + 1, &up, call)?;
-                if !call.matches(&message.call) {
-                    return Err(self.mismatch(at, (rank, call), (rank + far, &message.call)));
+                let message = self.receive(rank + far..rank + far + 1, &up)?;
+                if !self.call.matches(&message.call) {
+                    return Err(self.mismatch((rank, &self.call), (rank + far, &message.call)));
                 }
                 all = merge(all, &*message_data::<V>(&message)?)?;
             }
@@ -168,73 +164,58 @@ impl Device {
         let mut all = Arc::new(all);
         if rank > 0 {
             let parent = rank - far;
-            self.send_to_member(at, parent, &up, call, all)?;
-            let message = self.receive_from_member(at, parent..parent + 1, &down, call)?;
+            self.send(parent, &up, all)?;
+            let message = self.receive(parent..parent + 1, &down)?;
             all = message_data(&message)?;
         }
         while far > 1 {
             far /= 2;
             if rank + far < size {
-                self.send_to_member(at, rank + far, &down, call, all.clone())?;
+                self.send(rank + far, &down, all.clone())?;
             }
         }
         Ok(all)
     }
     /// Sends data to member k.
-    fn send_to_member(
-        &self,
-        at: &CollectiveInstance,
-        k: usize,
-        tag: &Tag,
-        call: &Arc<CollectiveCall>,
-        data: Payload,
-    ) -> Result<()> {
-        let message = CollectiveMessage { call: call.clone(), data };
-        self.mail.borrow().send(at.group.position_of(k), tag.clone(), Arc::new(message))
+    fn send(&self, k: usize, tag: &Tag, data: Payload) -> Result<()> {
+        let message = CollectiveMessage { call: self.call.clone(), data };
+        self.device.mail.borrow().send(self.at.group.position_of(k), tag.clone(), Arc::new(message))
     }
     /// Receives the message of the first of these members. A deadlock report lists each of these
     /// members whose message is missing.
-    fn receive_from_member(
-        &self,
-        at: &CollectiveInstance,
-        of: Range<usize>,
-        tag: &Tag,
-        call: &Arc<CollectiveCall>,
-    ) -> Result<Arc<CollectiveMessage>> {
+    fn receive(&self, of: Range<usize>, tag: &Tag) -> Result<Arc<CollectiveMessage>> {
         let wait = |early: &EarlyMessages| Wait {
-            op: call.op,
-            collective: Some((at.group.axes.clone(), at.sequence)),
-            missing: (of.clone().map(|k| at.group.position_of(k)))
-                .filter(|m| *m != self.position() && !early.has(*m, tag))
+            op: self.call.op,
+            collective: Some((self.at.group.axes.clone(), self.at.sequence)),
+            missing: (of.clone().map(|k| self.at.group.position_of(k)))
+                .filter(|m| *m != self.device.position() && !early.has(*m, tag))
                 .collect(),
-            location: Some(call.location),
+            location: Some(self.call.location),
         };
-        let body = self.mail.borrow_mut().receive(at.group.position_of(of.start), tag, &wait)?;
+        let body = self.device.mail.borrow_mut().receive(self.at.group.position_of(of.start), tag, &wait)?;
         body.downcast().map_err(|_| Error::internal("a message of another kind"))
     }
     /// Aborts the run and returns the error for two members, given by index, that call different
     /// collectives.
-    fn mismatch(
-        &self,
-        at: &CollectiveInstance,
-        one: (usize, &CollectiveCall),
-        other: (usize, &CollectiveCall),
-    ) -> Error {
-        let mail = self.mail.borrow();
-        let of = |(k, call)| (at.group.position_of(k), call);
-        mail.network.stop(mail.network.detector.mismatch_error(&at.group.axes, of(one), of(other)));
+    fn mismatch(&self, one: (usize, &CollectiveCall), other: (usize, &CollectiveCall)) -> Error {
+        let mail = self.device.mail.borrow();
+        let of = |(k, call)| (self.at.group.position_of(k), call);
+        mail.network.stop(mail.network.detector.mismatch_error(&self.at.group.axes, of(one), of(other)));
         // all devices report the error of the first device that aborted the run
         mail.verdict()
     }
-    fn call_record(
+}
+
+impl Device {
+    fn exchange(
         &self,
-        op: &'static str,
+        at: CollectiveInstance,
         dtype: DType,
         shape: &[usize],
         params: String,
-        place: SourceLocation,
-    ) -> Arc<CollectiveCall> {
-        Arc::new(CollectiveCall { op, dtype, shape: shape.into(), params, location: place })
+    ) -> Exchange<'_> {
+        let call = CollectiveCall { op: at.op, dtype, shape: shape.into(), params, location: at.location };
+        Exchange { device: self, at, call: Arc::new(call) }
     }
     fn all_reduce<T: Element>(
         &self,
@@ -246,25 +227,26 @@ impl Device {
         location: SourceLocation,
     ) -> Result<Vec<T>> {
         if T::DTYPE == DType::Bool && how == Reducer::Add {
-            let message = "bools are not summed over devices".to_string();
-            return Err(self.fault_error(ErrorKind::Dtype, message, op, location));
+            let fault = fault!(Dtype, "bools are not summed over devices");
+            return Err(self.error(fault, op, location));
         }
         let at = self.begin_collective(axes, op, location)?;
         let n = at.group.size;
-        let call = self.call_record(op, T::DTYPE, shape, String::new(), location);
+        let exchange = self.exchange(at, T::DTYPE, shape, String::new());
         let len = x.len();
         let small = len * size_of::<T>() <= MAX_UNSPLIT_BYTES;
         if small && n >= MIN_TREE_DEVICES {
             let both = |own: Vec<T>, other: &Vec<T>| combine(how, &[&own, other]);
-            return Ok(Arc::unwrap_or_clone(self.tree_merge(&at, 0, &call, x, both)?));
+            return Ok(Arc::unwrap_or_clone(exchange.tree_merge(0, x, both)?));
         }
-        let partials = self.gather_all(&at, 0, &call, Arc::new(x))?;
+        let partials = exchange.gather_all(0, Arc::new(x))?;
         if small || n == 1 {
             return Ok(combine(how, &partials.iter().map(|p| p.as_slice()).collect::<Vec<_>>())?);
         }
-        let (from, to) = (len * at.group.rank / n, len * (at.group.rank + 1) / n);
+        let rank = exchange.at.group.rank;
+        let (from, to) = (len * rank / n, len * (rank + 1) / n);
         let share = combine(how, &partials.iter().map(|p| &p[from..to]).collect::<Vec<_>>())?;
-        let shares = self.gather_all(&at, 1, &call, Arc::new(share))?;
+        let shares = exchange.gather_all(1, Arc::new(share))?;
         let mut full = try_vec_with_capacity(len)?;
         shares.iter().for_each(|s| full.extend_from_slice(s));
         Ok(full)
@@ -275,11 +257,11 @@ impl Device {
     pub fn barrier(&self, axes: impl Into<Axes>) -> Result<()> {
         let location = Location::caller();
         let at = self.begin_collective(axes.into(), "barrier", location)?;
-        let call = self.call_record("barrier", DType::Bool, &[0], String::new(), location);
-        if at.group.size >= MIN_TREE_DEVICES {
-            return self.tree_merge(&at, 0, &call, (), |(), ()| Ok(())).map(|_| ());
+        let exchange = self.exchange(at, DType::Bool, &[0], String::new());
+        if exchange.at.group.size >= MIN_TREE_DEVICES {
+            return exchange.tree_merge(0, (), |(), ()| Ok(())).map(|_| ());
         }
-        self.gather_all(&at, 0, &call, Arc::new(Vec::<bool>::new())).map(|_| ())
+        exchange.gather_all(0, Arc::new(Vec::<bool>::new())).map(|_| ())
     }
     /// Returns the sum of a scalar over the devices along the axes.
     #[doc(alias("Allreduce", "MPI_Allreduce"))]
@@ -303,8 +285,8 @@ impl Device {
         let location = Location::caller();
         self.check_dim(x.shape(), dim, "all_gather", location)?;
         let at = self.begin_collective(axes.into(), "all_gather", location)?;
-        let call = self.call_record("all_gather", T::DTYPE, x.shape(), format!("dim {dim}"), location);
-        let pieces = self.gather_all(&at, 0, &call, Arc::new(row_major_elements(x)?))?;
+        let exchange = self.exchange(at, T::DTYPE, x.shape(), format!("dim {dim}"));
+        let pieces = exchange.gather_all(0, Arc::new(row_major_elements(x)?))?;
         let mut shape = x.shape().to_vec();
         let full = DimSplit::new(&shape, dim, 1).concat(&pieces)?;
         shape[dim] *= pieces.len();
@@ -325,15 +307,15 @@ impl Device {
         self.check_dim(x.shape(), dim, "psum_scatter", location)?;
         let at = self.begin_collective(axes.into(), "psum_scatter", location)?;
         let mut shape = x.shape().to_vec();
-        self.check_divides(&shape, dim, &at, "psum_scatter", location)?;
+        self.check_divides(&shape, dim, &at)?;
         if T::DTYPE == DType::Bool {
-            let message = "bools are not summed over devices".to_string();
-            return Err(self.fault_error(ErrorKind::Dtype, message, "psum_scatter", location));
+            let fault = fault!(Dtype, "bools are not summed over devices");
+            return Err(self.error(fault, "psum_scatter", location));
         }
-        let call = self.call_record("psum_scatter", T::DTYPE, &shape, format!("dim {dim}"), location);
         let (n, rank) = (at.group.size, at.group.rank);
+        let exchange = self.exchange(at, T::DTYPE, &shape, format!("dim {dim}"));
         let cut = DimSplit::new(&shape, dim, n);
-        let all = self.gather_all(&at, 0, &call, Arc::new(row_major_elements(x)?))?;
+        let all = exchange.gather_all(0, Arc::new(row_major_elements(x)?))?;
         let pieces = all.iter().map(|x| cut.extract(x, rank, n)).collect::<Result<Vec<Vec<T>>, Fault>>()?;
         shape[dim] /= n;
         to_ndarray(&shape, combine(Reducer::Add, &pieces.iter().map(Vec::as_slice).collect::<Vec<_>>())?)
@@ -354,8 +336,7 @@ impl Device {
     ) -> Result<NdArray<T, D>> {
         let location = Location::caller();
         let (split, concat, tiled) = split_concat.into_parts();
-        let rank = x.ndim() as i32;
-        let dim = |d: i32| usize::try_from(if d < 0 { d + rank } else { d }).unwrap_or(usize::MAX);
+        let dim = |d: i32| usize::try_from(if d < 0 { d + x.ndim() as i32 } else { d }).unwrap_or(usize::MAX);
         let (split, concat) = (dim(split), dim(concat));
         self.check_dim(x.shape(), split, "all_to_all", location)?;
         self.check_dim(x.shape(), concat, "all_to_all", location)?;
@@ -363,21 +344,20 @@ impl Device {
         let mut shape = x.shape().to_vec();
         let n = at.group.size;
         if tiled {
-            self.check_divides(&shape, split, &at, "all_to_all", location)?;
+            self.check_divides(&shape, split, &at)?;
         } else if shape[split] != n {
-            let message = format!(
-                "dimension {split} has size {}, but there are {n} devices over {}",
-                shape[split], at.group.axes
-            );
-            return Err(self.fault_error(ErrorKind::Shape, message, "all_to_all", location));
+            let (size, axes) = (shape[split], &at.group.axes);
+            let fault =
+                fault!(Shape, "dimension {split} has size {size}, but there are {n} devices over {axes}");
+            return Err(self.error(fault, "all_to_all", location));
         }
         let params =
             format!("dim {split} cut, {} {concat}", if tiled { "joined along" } else { "stacked along" });
-        let call = self.call_record("all_to_all", T::DTYPE, &shape, params, location);
+        let rank = at.group.rank;
+        let exchange = self.exchange(at, T::DTYPE, &shape, params);
         let cut = DimSplit::new(&shape, split, n);
-        let all = self.gather_all(&at, 0, &call, Arc::new(row_major_elements(x)?))?;
-        let pieces =
-            all.iter().map(|x| cut.extract(x, at.group.rank, n)).collect::<Result<Vec<Vec<T>>, Fault>>()?;
+        let all = exchange.gather_all(0, Arc::new(row_major_elements(x)?))?;
+        let pieces = all.iter().map(|x| cut.extract(x, rank, n)).collect::<Result<Vec<Vec<T>>, Fault>>()?;
         shape[split] /= n;
         if !tiled {
             shape.remove(split);
@@ -406,32 +386,30 @@ impl Device {
         let n = at.group.size;
         let pairs = pairs.into();
         if let Some(message) = pairs.invalid_pair(n, &at.group.axes) {
-            return Err(self.fault_error(ErrorKind::Shape, message, "ppermute", location));
+            return Err(self.error(Fault::new(ErrorKind::Shape, message), "ppermute", location));
         }
-        let call = self.call_record("ppermute", T::DTYPE, x.shape(), pairs.to_string(), location);
-        let (axes, rank) = (at.group.axes.clone(), at.group.rank);
+        let (axes, rank, sequence) = (at.group.axes.clone(), at.group.rank, at.sequence);
+        let exchange = self.exchange(at, T::DTYPE, x.shape(), pairs.to_string());
+        let call = &exchange.call;
         self.mail.borrow().network.detector.record_permutation(
             self.position(),
-            (axes.clone(), at.sequence),
+            (axes.clone(), sequence),
             call.clone(),
         );
-        let tag = Tag::Collective(axes, at.sequence, 0);
+        let tag = Tag::Collective(axes, sequence, 0);
         let mine = Arc::new(row_major_elements(x)?);
         if let Some(to) = pairs.target(rank, n).filter(|to| *to != rank) {
-            self.send_to_member(&at, to, &tag, &call, mine.clone())?;
+            exchange.send(to, &tag, mine.clone())?;
         }
         let data = match pairs.source(rank, n) {
             None => try_collect(std::iter::repeat_n(zero(), mine.len()), mine.len())?,
             Some(from) if from == rank => try_to_vec(&mine)?,
             Some(from) => {
-                let part = self.receive_from_member(&at, from..from + 1, &tag, &call)?;
+                let part = exchange.receive(from..from + 1, &tag)?;
                 if !call.matches(&part.call) {
-                    let (one, other) = ((from, &*part.call), (rank, &*call));
-                    return Err(if one.0 < other.0 {
-                        self.mismatch(&at, one, other)
-                    } else {
-                        self.mismatch(&at, other, one)
-                    });
+                    let (one, other) = ((from, &*part.call), (rank, &**call));
+                    let (one, other) = if from < rank { (one, other) } else { (other, one) };
+                    return Err(exchange.mismatch(one, other));
                 }
                 let data = message_data::<Vec<T>>(&part)?;
                 drop(part);
@@ -444,24 +422,20 @@ impl Device {
         if dim < shape.len() {
             return Ok(());
         }
-        let message = format!("dimension {dim} of a block of {} dimensions", shape.len());
-        Err(self.fault_error(ErrorKind::Shape, message, op, location))
+        Err(self.error(
+            fault!(Shape, "dimension {dim} of a block of {} dimensions", shape.len()),
+            op,
+            location,
+        ))
     }
-    fn check_divides(
-        &self,
-        shape: &[usize],
-        dim: usize,
-        at: &CollectiveInstance,
-        op: &str,
-        location: SourceLocation,
-    ) -> Result<()> {
+    fn check_divides(&self, shape: &[usize], dim: usize, at: &CollectiveInstance) -> Result<()> {
         let n = at.group.size;
         if shape[dim].is_multiple_of(n) {
             return Ok(());
         }
-        let message =
-            format!("dimension {dim} of the block has size {}, which {n} does not divide", shape[dim]);
-        Err(self.fault_error(ErrorKind::Shape, message, op, location))
+        let size = shape[dim];
+        let fault = fault!(Shape, "dimension {dim} of the block has size {size}, which {n} does not divide");
+        Err(self.error(fault, at.op, at.location))
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct CollectiveInstance {
     pub(super) group: Arc<DeviceGroup>,
     /// The number of collectives that this device has called in the group, including this one.
     pub(super) sequence: u64,
+    pub(super) op: &'static str,
+    pub(super) location: SourceLocation,
 }
 
 /// Another device, as returned by [`Device::neighbor`].
@@ -101,14 +103,14 @@ impl Device {
     fn name(&self) -> String {
         self.mail.borrow().network.detector.name(self.position)
     }
-    fn error(&self, fault: Fault, op: &str, location: SourceLocation) -> Error {
+    pub(super) fn error(&self, fault: Fault, op: &str, location: SourceLocation) -> Error {
         Error::new(fault, op, Vec::new(), Some(location))
     }
     /// Starts a collective of the devices along the axes, and assigns its sequence number.
     pub(super) fn begin_collective(
         &self,
         axes: Axes,
-        op: &str,
+        op: &'static str,
         location: SourceLocation,
     ) -> Result<CollectiveInstance> {
         let mut groups = self.groups.borrow_mut();
@@ -122,7 +124,7 @@ impl Device {
         };
         let (group, count) = &mut groups[at];
         *count += 1;
-        Ok(CollectiveInstance { group: group.clone(), sequence: *count })
+        Ok(CollectiveInstance { group: group.clone(), sequence: *count, op, location })
     }
     fn device_group(&self, axes: Axes) -> Result<DeviceGroup, Fault> {
         let mut seen: Vec<Axis> = Vec::new();

@@ -25,10 +25,8 @@ mod tests;
 pub use block::{BlockData, BlockOut, BlockParam, DeviceFn, DeviceResult};
 pub use device::{Device, Peer};
 
-use crate::api::array::Array;
-use crate::api::trace::Repr;
-use crate::api::trace::runs_device_code;
 use crate::api::tree::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
+use crate::api::{array::Array, trace::Repr, trace::runs_device_code};
 use crate::core::sharding::{blocks_unchecked, check_divides, check_spec};
 use crate::core::{
     ArrayType, Axes, AxisType, Block as Held, Error, ErrorKind, Fault, Mesh, Result, Shape, Sharding,

@@ -5,10 +5,9 @@
 //! programs in [`pipeline`]. Several operations that run together are one program of that cache.
 
 use super::device_code::{reject_in_device_code, runs_device_code};
-use super::handle::input_placement;
 use super::op_cache::{self, OpKey, OpProgram};
-use super::operand::ArrayOrLiteral;
 use super::pipeline::{self, CompiledProgram};
+use super::{handle::input_placement, operand::ArrayOrLiteral};
 use crate::api::trace::{Array, PlacedType, Repr};
 use crate::core::{ArrayType, DType, Result};
 use crate::exec::engine::{self, EngineConfig, EngineKind};
@@ -116,9 +115,8 @@ fn with_literal_inputs(
     let values: Vec<(Value, bool)> = inputs.iter().map(operand).collect::<Option<_>>()?;
     let mut emit = || -> Result<Vec<Value>> {
         let b = b.set_location(Some(call.location));
-        let spread = |(value, is_literal): &(Value, bool)| match is_literal {
-            true => b.broadcast_like(value, model),
-            false => Ok(value.clone()),
+        let spread = |(value, is_literal): &(Value, bool)| {
+            if *is_literal { b.broadcast_like(value, model) } else { Ok(value.clone()) }
         };
         let values: Vec<Value> = values.iter().map(spread).collect::<Result<_>>()?;
         b.emit_for(prim.clone(), &values, call)

@@ -4,8 +4,7 @@
 //! A lookup takes no lock and copies nothing. Programs that are dropped here are still found in the
 //! cache of all compiled programs.
 
-use super::operand::ArrayOrLiteral;
-use super::pipeline::CompiledProgram;
+use super::{operand::ArrayOrLiteral, pipeline::CompiledProgram};
 use crate::api::trace::PlacedType;
 use crate::core::DType;
 use crate::exec::engine::EngineConfig;

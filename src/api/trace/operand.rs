@@ -13,20 +13,10 @@ pub(crate) enum ArrayOrLiteral {
     /// A literal, which combines with operands of any sharding.
     Lit(Literal),
 }
-impl From<&Array> for ArrayOrLiteral {
-    fn from(a: &Array) -> ArrayOrLiteral {
-        ArrayOrLiteral::Array(a.clone())
-    }
-}
-impl From<Array> for ArrayOrLiteral {
-    fn from(a: Array) -> ArrayOrLiteral {
-        ArrayOrLiteral::Array(a)
-    }
-}
-impl From<Literal> for ArrayOrLiteral {
-    fn from(l: Literal) -> ArrayOrLiteral {
-        ArrayOrLiteral::Lit(l)
-    }
+conversions! { ArrayOrLiteral:
+    [] &Array => |a| ArrayOrLiteral::Array(a.clone());
+    [] Array => |a| ArrayOrLiteral::Array(a);
+    [] Literal => |l| ArrayOrLiteral::Lit(l);
 }
 
 impl ArrayOrLiteral {

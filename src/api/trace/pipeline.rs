@@ -1,15 +1,12 @@
 //! The pipeline from a program to an executable: propagate, partition, compile.
 
-use super::cache::Cache;
-use super::device_code::reject_in_device_code;
+use super::{cache::Cache, device_code::reject_in_device_code};
 use crate::api::trace::{Array, PlacedType};
 use crate::core::{Axis, ErrorKind, Mesh, Result, Sharding, Spec, sharding::sub_axes};
 use crate::exec::engine::{self, EngineConfig, EngineKind, Executable, Failure};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{Placement, Program, dce::dce, verify};
-use crate::partition::plan::Timeline;
-use crate::partition::propagate;
-use crate::partition::{self, Partitioned, TransferPrices};
+use crate::partition::{self, Partitioned, TransferPrices, plan::Timeline, propagate};
 use std::sync::{Arc, LazyLock};
 
 /// A program in which every value is placed, with the per-device program derived from it.
@@ -163,10 +160,8 @@ fn get_or_compile(
         return Ok(known);
     }
     let program = &key.4;
-    let made = match at_once {
-        true => compile_eager(program, engine),
-        false => compile(program, donated, engine, per_byte),
-    };
+    let made =
+        if at_once { compile_eager(program, engine) } else { compile(program, donated, engine, per_byte) };
     let (ready, weight) = (Arc::new(made?), PROGRAM_OVERHEAD_EQUATIONS + program.num_equations());
     Ok(PROGRAMS.put(key, ready, weight))
 }
@@ -222,10 +217,8 @@ pub(crate) fn spec_of(mesh: &Mesh, at: &Placement) -> Option<Spec> {
 fn with_unit_axes(mesh: &Mesh, spec: Spec, ty: Spec) -> Spec {
     let dims = spec.dims().iter().zip(ty.padded(spec.dims().len()).dims()).map(|(axes, typed)| {
         let held: Vec<Axis> = typed.iter().filter(|a| mesh.extent(*a) > 1).collect();
-        match axes.as_slice().strip_prefix(&held[..]) {
-            Some(more) => typed.iter().chain(more.iter().copied()).collect(),
-            None => axes.clone(),
-        }
+        let Some(more) = axes.as_slice().strip_prefix(&held[..]) else { return axes.clone() };
+        typed.iter().chain(more.iter().copied()).collect()
     });
     Spec::from_dims(dims.collect()).unreduced(ty.unreduced_axes()).in_order(mesh)
 }

@@ -9,9 +9,8 @@
 //! result is never used, and all errors of a trace are reported together when it ends.
 
 use super::handle::{CaptureKey, CaptureTypeFn, Setting, Trace, TraceState, input_placement};
-use super::operand::ArrayOrLiteral;
 use super::scope::{count_trace, current_scope, is_user_code};
-use super::{eager, what_if};
+use super::{eager, operand::ArrayOrLiteral, what_if};
 use crate::api::trace::{Array, Repr};
 use crate::core::{ArrayType, Axes, DType, Error, ErrorKind, Fault, Mesh, Result, SourceLocation};
 use crate::ir::program::{Builder, CallSite, Control, Input, Placement, Prim, Primitive, Program, Value};

@@ -136,10 +136,7 @@ struct AssociativeScan<'a, T> {
 impl<T: Tree> AssociativeScan<'_, T> {
     fn run(&self, all: Vec<Array>) -> Result<Vec<Array>> {
         let turn = |list: Vec<Array>| -> Vec<Array> {
-            match self.reverse {
-                true => list.iter().map(|x| x.reversed(self.axis, self.call)).collect(),
-                false => list,
-            }
+            if self.reverse { list.iter().map(|x| x.reversed(self.axis, self.call)).collect() } else { list }
         };
         Ok(turn(self.prefixes(turn(all))?))
     }

@@ -5,13 +5,11 @@
 use super::explain_edits::{
     EditSite, alternatives, consumers, describe_edit, describe_op, first_output, sites_of_line, trial_edit,
 };
-use super::jit::Jit;
-use super::stages::paths;
 use super::stages::{LeafType, Lowered, Traced};
-use crate::api::array::Array;
-use crate::api::trace::pipeline::spec_of;
+use super::{jit::Jit, stages::paths};
 use crate::api::trace::what_if::{self, Site, TrialEdit};
 use crate::api::tree::{CallArgs, Path, Tree};
+use crate::api::{array::Array, trace::pipeline::spec_of};
 use crate::core::{
     Axes, Error, Mesh, Result, Sharding, SourceLocation, Spec, util::small_sort, util::text::scaled,
 };

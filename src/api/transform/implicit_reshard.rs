@@ -87,9 +87,6 @@ impl ImplicitReshard {
                 .help(format!("or allow it: `.implicit_reshard(ImplicitReshard::Deny({}))`", bytes(c)));
             Error::new(fault, &c.op, Vec::new(), c.location)
         };
-        match rows.is_empty() {
-            true => Ok(()),
-            false => Err(Error::combine(rows.iter().map(error).collect::<Vec<_>>())),
-        }
+        if rows.is_empty() { Ok(()) } else { Err(Error::combine(rows.iter().map(error).collect::<Vec<_>>())) }
     }
 }

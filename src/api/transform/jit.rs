@@ -2,18 +2,16 @@
 
 use super::implicit_reshard::ImplicitReshard;
 use super::stages::{CompiledFunction, LeafType, Lowered, Traced, types_only};
-use crate::api::trace::Repr;
-use crate::api::trace::cache::Cache;
 use crate::api::trace::pipeline::{MAX_CACHED_EQUATIONS, PROGRAM_OVERHEAD_EQUATIONS};
 use crate::api::trace::{
     OpenTrace, RecordedProgram, apply_control, carried_errors, innermost, input_placement, poison,
 };
 use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
+use crate::api::{trace::Repr, trace::cache::Cache};
 use crate::core::{DType, Error, Mesh, Result, Sharding, SourceLocation, sharding::for_result};
 use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
-use crate::partition::TransferPrices;
-use crate::partition::plan::Machine;
+use crate::partition::{TransferPrices, plan::Machine};
 use rustc_hash::FxHasher;
 use std::cell::RefCell;
 use std::fmt;
@@ -106,15 +104,9 @@ impl<I, O> RefUnwindSafe for Jit<'_, I, O> {}
 /// Argument positions, counted from 0: `0` or `[0, 2]`.
 #[derive(Clone, Debug)]
 pub struct ArgNums(Vec<usize>);
-impl From<usize> for ArgNums {
-    fn from(n: usize) -> ArgNums {
-        ArgNums(vec![n])
-    }
-}
-impl<const N: usize> From<[usize; N]> for ArgNums {
-    fn from(n: [usize; N]) -> ArgNums {
-        ArgNums(n.into())
-    }
+conversions! { ArgNums:
+    [] usize => |n| ArgNums(vec![n]);
+    [const N: usize] [usize; N] => |n| ArgNums(n.into());
 }
 
 impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {

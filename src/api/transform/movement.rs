@@ -107,9 +107,8 @@ impl<O: Tree> Jit<'_, Array, O> {
         for (d, ours) in element_indices(x)?.iter().enumerate() {
             ours.iter().for_each(|j| holders[*j].push(shards[d].device.id()));
         }
-        let origin = |j: usize, device: usize| match holders[j].contains(&device) {
-            true => device,
-            false => holders[j].first().copied().unwrap_or(device),
+        let origin = |j: usize, device: usize| {
+            if holders[j].contains(&device) { device } else { holders[j].first().copied().unwrap_or(device) }
         };
         let own: Vec<Vec<Vec<usize>>> =
             element_indices(x)?.iter().map(|e| e.iter().map(|j| vec![*j]).collect()).collect();

@@ -1,9 +1,7 @@
 //! Export of traced functions as StableHLO: as text, or as a folder of files.
 
 use super::stages::Traced;
-use crate::api::array::Array;
-use crate::api::trace::pipeline;
-use crate::api::tree::Tree;
+use crate::api::{array::Array, trace::pipeline, tree::Tree};
 use crate::core::{ArrayType, DType, Result, Scalar, ScalarElement, SourceLocation, types::with_dtype};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
 use std::fmt;

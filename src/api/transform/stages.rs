@@ -1,11 +1,9 @@
 //! The stages of a traced function, as values: [`Traced`], [`Lowered`] and [`Compiled`].
 
 use super::implicit_reshard::ImplicitReshard;
-use crate::api::array::Array;
-use crate::api::trace::RecordedProgram;
-use crate::api::trace::Repr;
 use crate::api::trace::pipeline::{self, CompiledProgram, LoweredProgram};
 use crate::api::tree::{CallArgs, Path, Tree};
+use crate::api::{array::Array, trace::RecordedProgram, trace::Repr};
 use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, Sharding, SourceLocation, TypePart};
 use crate::exec::engine::{self, ExecutionReport};
 use crate::exec::engine::{EngineConfig, Failure};
@@ -196,11 +194,7 @@ impl<I, O> fmt::Display for Traced<I, O> {
         fmt::Display::fmt(&self.program, f)
     }
 }
-impl<I, O> fmt::Debug for Traced<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [I, O] Traced<I, O> }
 
 impl<I, O> Lowered<I, O> {
     /// Returns the program over global arrays, with every value placed.
@@ -293,11 +287,7 @@ impl<I, O> fmt::Display for Lowered<I, O> {
         fmt::Display::fmt(self.spmd(), f)
     }
 }
-impl<I, O> fmt::Debug for Lowered<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [I, O] Lowered<I, O> }
 
 impl<I: Tree, O: Tree> Compiled<I, O> {
     /// Runs the function.
@@ -451,13 +441,9 @@ impl<I: Tree, O: Tree> CompiledFunction<I, O> {
                 }
             }
         });
-        match failed {
-            None => Ok(taken),
-            Some(error) => {
-                restore(args, &taken, slabs);
-                Err(error)
-            }
-        }
+        let Some(error) = failed else { return Ok(taken) };
+        restore(args, &taken, slabs);
+        Err(error)
     }
     fn argument_error(&self, args: &I, location: SourceLocation) -> Error {
         if let Some(how) = self.signature.args.differs(args, &mut Path::named()) {

@@ -50,30 +50,15 @@ enum DimSelection {
     All(Option<i64>),
     Each(Vec<Option<i64>>),
 }
-impl From<i32> for MapDims {
-    fn from(d: i32) -> MapDims {
-        MapDims(DimSelection::All(Some(d.into())))
-    }
-}
-impl From<Option<i32>> for MapDims {
-    fn from(d: Option<i32>) -> MapDims {
-        MapDims(DimSelection::All(d.map(i64::from)))
-    }
-}
-impl<const N: usize> From<[i32; N]> for MapDims {
-    fn from(dims: [i32; N]) -> MapDims {
-        MapDims(DimSelection::Each(dims.into_iter().map(|d| Some(d.into())).collect()))
-    }
-}
-impl<const N: usize> From<[Option<i32>; N]> for MapDims {
-    fn from(dims: [Option<i32>; N]) -> MapDims {
-        MapDims(DimSelection::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()))
-    }
-}
-impl From<Vec<Option<i32>>> for MapDims {
-    fn from(dims: Vec<Option<i32>>) -> MapDims {
-        MapDims(DimSelection::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()))
-    }
+conversions! { MapDims:
+    [] i32 => |d| MapDims(DimSelection::All(Some(d.into())));
+    [] Option<i32> => |d| MapDims(DimSelection::All(d.map(i64::from)));
+    [const N: usize] [i32; N]
+        => |dims| MapDims(DimSelection::Each(dims.into_iter().map(|d| Some(d.into())).collect()));
+    [const N: usize] [Option<i32>; N]
+        => |dims| MapDims(DimSelection::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()));
+    [] Vec<Option<i32>>
+        => |dims| MapDims(DimSelection::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()));
 }
 
 /// The options of [`vmap_with`].

@@ -217,10 +217,8 @@ pub(super) fn restore_like(read: Array, like: &Array, call: CallSite<'_>) -> Res
         DType::Key => Key::from_data(&read).array().clone(),
         _ => read,
     };
-    match like.concrete_sharding() {
-        Some(s) => read.put_at(&s.mesh, s.spec, call).ready(),
-        None => read.ready(),
-    }
+    let Some(s) = like.concrete_sharding() else { return read.ready() };
+    read.put_at(&s.mesh, s.spec, call).ready()
 }
 
 /// Returns the file name of a path: `layers.0.w.npy`.

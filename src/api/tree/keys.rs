@@ -1,8 +1,7 @@
 //! Random keys as trees of one array.
 
 use super::{Args, Param, Path, Tree};
-use crate::api::array::Array;
-use crate::api::random::Key;
+use crate::api::{array::Array, random::Key};
 use crate::core::Error;
 
 impl Tree for Key {

@@ -420,10 +420,8 @@ fn number(x: Scalar) -> Array {
             Err(_) => (ArrayData::from_elements(Shape::scalar(), &[i as i64]), DType::I64),
         },
     };
-    match slab {
-        Ok(slab) => Array::concrete(slab, dtype.array_type([]), None),
-        Err(fault) => Array::poisoned(fault.into()),
-    }
+    let slab = ok_or_return!(slab, |fault| Array::poisoned(fault.into()));
+    Array::concrete(slab, dtype.array_type([]), None)
 }
 
 // an ndarray value of any strides, by value or by reference

@@ -5,8 +5,7 @@
 //! change: cotangents exchange unreduced and reduced axes, slices lose their leading dim.
 
 use super::{Static, Tree};
-use crate::api::array::Array;
-use crate::api::random::Key;
+use crate::api::{array::Array, random::Key};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;

@@ -1,8 +1,7 @@
 //! `type_of`: the types of values, as text to print and to compare with.
 
 use super::{Args, Path, Tree};
-use crate::api::array::Array;
-use crate::api::trace::type_here;
+use crate::api::{array::Array, trace::type_here};
 use std::fmt;
 
 /// The types of a tree's arrays, as text.
@@ -42,10 +41,8 @@ pub fn type_of<T: Args>(value: T) -> TypeOf {
 }
 
 fn type_text_of(a: &Array) -> String {
-    match type_here(a) {
-        Ok(ty) => ty.to_string(),
-        Err(e) => e.to_string(),
-    }
+    let ty = ok_or_return!(type_here(a), |e| e.to_string());
+    ty.to_string()
 }
 
 #[derive(Default)]
@@ -75,11 +72,7 @@ impl fmt::Display for TypeOf {
         f.pad(&self.0)
     }
 }
-impl fmt::Debug for TypeOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] TypeOf }
 impl PartialEq<&str> for TypeOf {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other

@@ -46,11 +46,7 @@ impl fmt::Display for Axis {
         f.pad(self.0)
     }
 }
-impl fmt::Debug for Axis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Axis }
 
 /// The rule that decides how values are sharded over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,45 +136,16 @@ impl FromIterator<Axis> for Axes {
         Axes(iter.into_iter().collect())
     }
 }
-impl From<&str> for Axes {
-    fn from(a: &str) -> Axes {
-        Axes::from_iter([a.into()])
-    }
-}
-impl From<Axis> for Axes {
-    fn from(a: Axis) -> Axes {
-        Axes::from_iter([a])
-    }
-}
-impl<A: Into<Axis>, const N: usize> From<[A; N]> for Axes {
-    fn from(a: [A; N]) -> Axes {
-        a.into_iter().map(Into::into).collect()
-    }
-}
-impl From<&[Axis]> for Axes {
-    fn from(a: &[Axis]) -> Axes {
-        a.iter().copied().collect()
-    }
-}
-impl From<Vec<Axis>> for Axes {
-    fn from(a: Vec<Axis>) -> Axes {
-        a.into_iter().collect()
-    }
-}
-impl From<&Axes> for Axes {
-    fn from(a: &Axes) -> Axes {
-        a.clone()
-    }
-}
-impl<A: Into<Axis>, B: Into<Axis>> From<(A, B)> for Axes {
-    fn from((a, b): (A, B)) -> Axes {
-        Axes::from_iter([a.into(), b.into()])
-    }
-}
-impl<A: Into<Axis>, B: Into<Axis>, C: Into<Axis>> From<(A, B, C)> for Axes {
-    fn from((a, b, c): (A, B, C)) -> Axes {
-        Axes::from_iter([a.into(), b.into(), c.into()])
-    }
+conversions! { Axes:
+    [] &str => |a| Axes::from_iter([a.into()]);
+    [] Axis => |a| Axes::from_iter([a]);
+    [A: Into<Axis>, const N: usize] [A; N] => |a| a.into_iter().map(Into::into).collect();
+    [] &[Axis] => |a| a.iter().copied().collect();
+    [] Vec<Axis> => |a| a.into_iter().collect();
+    [] &Axes => |a| a.clone();
+    [A: Into<Axis>, B: Into<Axis>] (A, B) => |(a, b)| Axes::from_iter([a.into(), b.into()]);
+    [A: Into<Axis>, B: Into<Axis>, C: Into<Axis>] (A, B, C)
+        => |(a, b, c)| Axes::from_iter([a.into(), b.into(), c.into()]);
 }
 /// Prints `X` or `(X,Y)`, as in types.
 impl fmt::Display for Axes {
@@ -190,11 +157,7 @@ impl fmt::Display for Axes {
         write!(f, "({})", names.join(","))
     }
 }
-impl fmt::Debug for Axes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Axes }
 
 /// Declares constants for axis names: `axes!(X, Y);`, then `p![X, _]`.
 /// A typo is then a compile error.

@@ -172,11 +172,7 @@ impl fmt::Display for Spec {
         write!(f, "]")
     }
 }
-impl fmt::Debug for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Spec }
 
 /// Returns a partition spec.
 /// `_` (or `None`) is an unsharded dimension; `p![]` is a replicated array; `p![_, "Y"; U: "X"]` is

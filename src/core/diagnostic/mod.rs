@@ -257,20 +257,10 @@ impl Error {
     }
 }
 
-impl From<Diagnostic> for Error {
-    fn from(d: Diagnostic) -> Error {
-        Error(Arc::new(vec![d]))
-    }
-}
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Error {
-        Error::new(fault, "", Vec::new(), None)
-    }
-}
-impl From<std::convert::Infallible> for Error {
-    fn from(e: std::convert::Infallible) -> Error {
-        match e {}
-    }
+conversions! { Error:
+    [] Diagnostic => |d| Error(Arc::new(vec![d]));
+    [] Fault => |fault| Error::new(fault, "", Vec::new(), None);
+    [] std::convert::Infallible => |e| match e {};
 }
 impl PartialEq for Error {
     fn eq(&self, other: &Error) -> bool {

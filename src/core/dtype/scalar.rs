@@ -162,15 +162,9 @@ macro_rules! from { ($($t:ty => $v:ident $as:ty;)*) => {$(
 from! { i8 => Int i128; i16 => Int i128; i32 => Int i128; i64 => Int i128; u8 => Int i128; u16 => Int i128; u32 => Int i128;
 u64 => Int i128; usize => Int i128; f32 => Float f64; f64 => Float f64; bool => Bool bool; }
 
-impl From<Complex<f64>> for Scalar {
-    fn from(x: Complex<f64>) -> Scalar {
-        Scalar::Complex(x.re, x.im)
-    }
-}
-impl From<Complex<f32>> for Scalar {
-    fn from(x: Complex<f32>) -> Scalar {
-        Scalar::Complex(x.re.into(), x.im.into())
-    }
+conversions! { Scalar:
+    [] Complex<f64> => |x| Scalar::Complex(x.re, x.im);
+    [] Complex<f32> => |x| Scalar::Complex(x.re.into(), x.im.into());
 }
 
 /// Conversion between elements and scalars.

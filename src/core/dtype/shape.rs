@@ -39,25 +39,11 @@ impl Deref for Shape {
         &self.0
     }
 }
-impl<const N: usize> From<[usize; N]> for Shape {
-    fn from(s: [usize; N]) -> Shape {
-        Shape(s.into_iter().collect())
-    }
-}
-impl From<&[usize]> for Shape {
-    fn from(s: &[usize]) -> Shape {
-        Shape(s.into())
-    }
-}
-impl From<Vec<usize>> for Shape {
-    fn from(s: Vec<usize>) -> Shape {
-        Shape(s.into())
-    }
-}
-impl From<&Shape> for Shape {
-    fn from(s: &Shape) -> Shape {
-        s.clone()
-    }
+conversions! { Shape:
+    [const N: usize] [usize; N] => |s| Shape(s.into_iter().collect());
+    [] &[usize] => |s| Shape(s.into());
+    [] Vec<usize> => |s| Shape(s.into());
+    [] &Shape => |s| s.clone();
 }
 impl FromIterator<usize> for Shape {
     fn from_iter<I: IntoIterator<Item = usize>>(iter: I) -> Shape {
@@ -76,8 +62,4 @@ impl fmt::Display for Shape {
         write!(f, "[{}]", sizes.join(","))
     }
 }
-impl fmt::Debug for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Shape }

@@ -30,11 +30,7 @@ impl fmt::Display for DeviceId {
         write!(f, "CPU {}", self.id)
     }
 }
-impl fmt::Debug for DeviceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] DeviceId }
 /// The maximum number of virtual devices of a process.
 /// A mesh stores an entry for each of its devices.
 pub(crate) const MAX_DEVICES: usize = 1 << 20;

@@ -6,9 +6,8 @@ pub use crate::core::axes::{Axes, Axis, AxisType};
 pub use device::{DeviceId, devices};
 pub(crate) use device::{MAX_DEVICES, first_devices};
 
-use crate::core::axes::Spec;
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
-use crate::core::util::small_sort;
+use crate::core::{axes::Spec, util::small_sort};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -328,8 +327,4 @@ impl fmt::Display for Mesh {
         write!(f, ")")
     }
 }
-impl fmt::Debug for Mesh {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Mesh }

@@ -115,11 +115,7 @@ impl fmt::Display for Sharding {
         write!(f, "{} on {}", self.spec, self.mesh)
     }
 }
-impl fmt::Debug for Sharding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] Sharding }
 
 impl Spec {
     /// Returns this spec with its unreduced and reduced axes in the order of the mesh.

@@ -110,8 +110,4 @@ impl fmt::Display for ArrayType {
         f.pad(&self.text_with_dtype(self.dtype.name()))
     }
 }
-impl fmt::Debug for ArrayType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display! { [] ArrayType }

@@ -87,10 +87,8 @@ pub(crate) fn scaled(x: f64, unit: &str) -> String {
     // bytes and operations are integers, so they get no prefixes below 1
     let least = if unit == "s" { 1e-9 } else { 1.0 };
     let fits = |u: &&(f64, &str)| u.0 >= least && x.abs() >= u.0 && !(unit == "s" && u.0 > 1.0);
-    match units.iter().find(fits) {
-        Some((by, name)) => format!("{:.3} {name}{unit}", x / by),
-        None => format!("0 {unit}"),
-    }
+    let Some((by, name)) = units.iter().find(fits) else { return format!("0 {unit}") };
+    format!("{:.3} {name}{unit}", x / by)
 }
 
 #[cfg(test)]

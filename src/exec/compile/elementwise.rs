@@ -2,14 +2,11 @@
 
 use super::codegen::interpreter::{self, Scratch};
 use super::codegen::segments::{self, CodegenRequest};
-use super::codegen::tile_program::TileProgram;
-use super::fusion::FusionPlan;
-use super::index::MAX_LOOPS;
 use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
+use super::{codegen::tile_program::TileProgram, fusion::FusionPlan, index::MAX_LOOPS};
 use crate::core::Result;
 use crate::exec::runtime::thread_pool;
-use crate::partition::Slot;
-use crate::partition::fusion::space::elementwise_order;
+use crate::partition::{Slot, fusion::space::elementwise_order};
 
 /// The minimum size, in bytes, of a result that is stored past the caches.
 const MIN_STREAM_BYTES: usize = 16 << 20;

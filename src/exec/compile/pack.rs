@@ -1,11 +1,10 @@
 //! Copies of strided boxes, which run on one thread.
 
-use super::codegen::interpreter::Scratch;
-use super::codegen::values::scalar_bits;
 use super::element_word::{ElementWord, with_word};
 use super::index::{LoopVec, MAX_LOOPS};
 use super::ir::{BufferProgram, CopyBox};
 use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
+use super::{codegen::interpreter::Scratch, codegen::values::scalar_bits};
 use crate::core::Scalar;
 use crate::ir::program::Source;
 use crate::partition::Slot;

@@ -206,10 +206,7 @@ where
 
 /// Prepends a plus sign unless the number is negative.
 fn signed(text: &str) -> String {
-    match text.starts_with('-') {
-        true => text.into(),
-        false => format!("+{text}"),
-    }
+    if text.starts_with('-') { text.into() } else { format!("+{text}") }
 }
 
 /// Returns the shortest decimal that rounds to the same 16-bit float.
@@ -337,9 +334,8 @@ pub(crate) struct FloatStyle {
 impl FloatStyle {
     /// Returns the formatting with this number of digits after the point.
     fn fixed(shown: &[FloatDigits], digits: usize) -> FloatStyle {
-        let width = |x: &FloatDigits| match x.value.is_finite() {
-            true => format!("{:.digits$}", x.value).len(),
-            false => special(x.value).len(),
+        let width = |x: &FloatDigits| {
+            if x.value.is_finite() { format!("{:.digits$}", x.value).len() } else { special(x.value).len() }
         };
         let widest = shown.iter().map(width).max().unwrap_or(0);
         let left = widest.saturating_sub(digits + usize::from(digits > 0));

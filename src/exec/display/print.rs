@@ -41,10 +41,8 @@ pub(crate) fn print_text(
     manual: &Axes,
     mesh: Option<&Mesh>,
 ) -> String {
-    match values {
-        Ok(values) => text(template, &values, manual, mesh),
-        Err(error) => format!("{template}: {}\n", error.message),
-    }
+    let values = ok_or_return!(values, |error| format!("{template}: {}\n", error.message));
+    text(template, &values, manual, mesh)
 }
 
 fn blocks(value: &PrintArgument, manual: &Axes, mesh: &Mesh) -> String {

@@ -15,12 +15,10 @@ pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
 use crate::core::{Error, Fault, Result, diagnostic::requested_stages};
-use crate::exec::runtime::ArrayData;
-use crate::exec::runtime::thread_pool::requested_workers;
+use crate::exec::{runtime::ArrayData, runtime::thread_pool::requested_workers};
 use crate::ir::program::Program;
 use crate::kernels::cpu::requested_level;
-use crate::partition::plan::Timeline;
-use crate::partition::{Collectives, SpmdProgram};
+use crate::partition::{Collectives, SpmdProgram, plan::Timeline};
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
@@ -337,21 +335,11 @@ impl Failure {
         catch_unwind(AssertUnwindSafe(kernels)).map_err(Failure::from_panic)
     }
 }
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure { error, inputs_intact: true }
-    }
+conversions! { Failure:
+    [] Error => |error| Failure { error, inputs_intact: true };
+    [] Fault => |fault| Error::from(fault).into();
 }
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Failure {
-        Error::from(fault).into()
-    }
-}
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        failure.error
-    }
-}
+conversions! { Error: [] Failure => |failure| failure.error; }
 
 /// A compiled program. It may be called from several threads at the same time.
 pub trait Executable: Send + Sync {

@@ -8,12 +8,10 @@
 
 use crate::core::{Error, Mesh, Result};
 use crate::exec::compile::plan::{ExecutionPlan, NodeKernel};
-use crate::exec::runtime::deadlock::Wait;
 use crate::exec::runtime::device_threads::{CallerHooks, catch_panic, on_threads};
 use crate::exec::runtime::mailbox::{EarlyMessages, Mailbox, Network, Tag};
-use crate::exec::runtime::park::Signal;
-use crate::exec::runtime::print_queue::PrintQueue;
 use crate::exec::runtime::thread_pool::{Worker, WorkerBarrier};
+use crate::exec::{runtime::deadlock::Wait, runtime::park::Signal, runtime::print_queue::PrintQueue};
 use crate::partition::SpmdProgram;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! [`ArrayData`]: the stored global value of an array.
 
-use super::Buffer;
-use super::sync::Mutex;
 use super::thread_pool::{Worker, thread_pool};
+use super::{Buffer, sync::Mutex};
 use crate::core::{DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
 use crate::kernels;
 use crate::kernels::buffer::RawByte;

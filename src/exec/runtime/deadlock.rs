@@ -318,8 +318,6 @@ impl DeadlockDetector {
 }
 
 fn describe_wait(w: &Wait) -> String {
-    match &w.collective {
-        Some((axes, _)) => format!("{} over {axes}", w.op),
-        None => w.op.to_string(),
-    }
+    let Some((axes, _)) = &w.collective else { return w.op.to_string() };
+    format!("{} over {axes}", w.op)
 }

@@ -3,9 +3,8 @@
 //! Only the caller writes to stdout: it may hold the lock of stdout, and another thread that waited
 //! for the lock would deadlock with the caller, which waits for that thread.
 
-use super::park::Signal;
-use super::sync::Mutex;
 use super::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use super::{park::Signal, sync::Mutex};
 use std::io::Write;
 use std::sync::Arc;
 

@@ -8,15 +8,11 @@ use super::transpose::{CotangentExit, TransposedOp, TransposedProgram, body_buil
 use super::util::{cotangent_types, count_set, input_types};
 use crate::core::{ArrayType, Result};
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::{Builder, Control, Loop, Program, Value, typing::cotangent_type};
+use crate::ir::program::{Builder, Control, Loop, Program, Tangents, Value, typing::cotangent_type};
 use std::sync::Arc;
 
 /// Transposes a linear loop, in which all carries are tangents.
-pub(super) fn transpose_loop(
-    b: &mut Builder,
-    l: &Loop,
-    turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+pub(super) fn transpose_loop(b: &mut Builder, l: &Loop, turned: &TransposedOp<'_>) -> Result<Tangents> {
     let back = BackwardLoop::new(l, turned)?;
     let types = back.types_by_kind();
     let control = Control::Loop(back.backward(&types)?);
@@ -170,7 +166,7 @@ impl<'a> BackwardLoop<'a> {
         all.map(|((_, ct), ty)| ct.clone().map_or_else(|| b.zeros(&cotangent_type(ty)), Ok)).collect()
     }
     /// Assigns the results of the backward loop to the operands.
-    fn of_operands(&self, fixed: Vec<Value>, carry: Vec<Value>, xs: Vec<Value>) -> Vec<Option<Value>> {
+    fn of_operands(&self, fixed: Vec<Value>, carry: Vec<Value>, xs: Vec<Value>) -> Tangents {
         let of_linear = |linear: &[bool], reached: &[bool], cts: Vec<Value>| {
             let mut cts = spread_tangents(reached, cts).into_iter();
             let next = |linear: &bool| if *linear { cts.next().flatten() } else { None };

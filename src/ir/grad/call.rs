@@ -1,12 +1,14 @@
 //! Differentiates operations that call one program: `jit`, `checkpoint`, and regions of axis types.
 
 use super::Jvp;
-use super::jvp::{PrimalsAndTangents, Style, jvp};
+use super::jvp::{JvpOp, PrimalsAndTangents, Style, jvp};
 use super::linearize::{ResidualSource, linearize_with_policy};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use crate::core::{ArrayType, Result, Spec};
 use crate::ir::program::dce::{retain_outputs, select};
-use crate::ir::program::{Builder, CheckpointPolicy, Control, Program, Value, typing::cotangent_type};
+use crate::ir::program::{
+    Builder, CheckpointPolicy, Control, Program, Tangents, Value, typing::cotangent_type,
+};
 use std::sync::Arc;
 
 /// Returns a flag for each operand that is true if it has a tangent.
@@ -15,7 +17,7 @@ pub(super) fn is_present(tangents: &[Option<Value>]) -> Vec<bool> {
 }
 
 /// Distributes the tangents that exist over all results; the others are `None`.
-pub(super) fn spread_tangents(has: &[bool], tangents: impl IntoIterator<Item = Value>) -> Vec<Option<Value>> {
+pub(super) fn spread_tangents(has: &[bool], tangents: impl IntoIterator<Item = Value>) -> Tangents {
     let mut tangents = tangents.into_iter();
     has.iter().map(|h| if *h { tangents.next() } else { None }).collect()
 }
@@ -29,20 +31,19 @@ pub(super) fn with_tangents(ins: &[Value], tangents: &[Option<Value>]) -> Vec<Va
 pub(super) fn jvp_jit(
     b: &mut Builder,
     call: &Control,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let Control::Jit { body, policy: keep, recomputes } = call else { unreachable!("called for calls only") };
     let active = is_present(tangents);
     let jit =
         |body: Program| Control::Jit { body: Arc::new(body), policy: keep.clone(), recomputes: *recomputes };
     match style {
-        Style::Fused => jvp_fused(b, body, ins, tangents, types, |body, _| jit(body)),
+        Style::Fused => jvp_fused(b, body, op, |body, _| jit(body)),
         Style::Split if *keep == CheckpointPolicy::SaveNothing => {
             let outs = b.control(call.clone(), ins, types.to_vec());
-            Ok((outs, recomputed_tangents(b, body, ins, tangents, types, |body, _| jit(body))?))
+            Ok((outs, recomputed_tangents(b, body, op, |body, _| jit(body))?))
         }
         Style::Split => {
             let lin = linearize_with_policy(body, &active, keep)?;
@@ -83,22 +84,19 @@ pub(super) fn jvp_modes(
     b: &mut Builder,
     body: &Arc<Program>,
     out_specs: &[Option<Spec>],
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, types, .. } = op;
     let modes = |body: Program, out_specs| Control::AxisModes { body: Arc::new(body), out_specs };
     match style {
-        Style::Fused => jvp_fused(b, body, ins, tangents, types, |body, has| {
-            modes(body, [out_specs, &select(out_specs, has)].concat())
-        }),
+        Style::Fused => {
+            jvp_fused(b, body, op, |body, has| modes(body, [out_specs, &select(out_specs, has)].concat()))
+        }
         Style::Split => {
             let same = Control::AxisModes { body: body.clone(), out_specs: out_specs.to_vec() };
             let outs = b.control(same, ins, types.to_vec());
-            let tans = recomputed_tangents(b, body, ins, tangents, types, |body, has| {
-                modes(body, select(out_specs, has))
-            })?;
+            let tans = recomputed_tangents(b, body, op, |body, has| modes(body, select(out_specs, has)))?;
             Ok((outs, tans))
         }
     }
@@ -110,11 +108,10 @@ pub(super) fn jvp_modes(
 pub(super) fn jvp_fused(
     b: &mut Builder,
     body: &Program,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     control: impl FnOnce(Program, &[bool]) -> Control,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let Jvp { program, tangents: has } = jvp(body, &is_present(tangents), Style::Fused)?;
     let all = [types, &select(types, &has)].concat();
     let mut outs = b.control(control(program, &has), &with_tangents(ins, tangents), all);
@@ -127,11 +124,10 @@ pub(super) fn jvp_fused(
 fn recomputed_tangents(
     b: &mut Builder,
     body: &Program,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     control: impl FnOnce(Program, &[bool]) -> Control,
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
+    let JvpOp { ins, tangents, types } = op;
     let (tangent_body, has) = tangent_program(body, &is_present(tangents))?;
     let control = control(tangent_body, &has);
     let tans = b.control(control, &with_tangents(ins, tangents), select(types, &has));
@@ -146,11 +142,7 @@ fn cotangent_result_types(turned: &TransposedOp<'_>, reached: &[bool]) -> Vec<Ar
 /// Transposes a call of a linear program.
 ///
 /// If the policy does not save everything, the linear program begins with what it recomputes.
-pub(super) fn transpose_jit(
-    b: &mut Builder,
-    call: &Control,
-    turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+pub(super) fn transpose_jit(b: &mut Builder, call: &Control, turned: &TransposedOp<'_>) -> Result<Tangents> {
     let Control::Jit { body, policy, recomputes } = call else { unreachable!("called for calls only") };
     let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |i| {
         if turned.unreduced[i].is_empty() { CotangentExit::Unfitted } else { CotangentExit::Unreduced }
@@ -170,7 +162,7 @@ pub(super) fn transpose_modes(
     b: &mut Builder,
     body: &Arc<Program>,
     turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
     let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |_| CotangentExit::Fitted)?;
     let operands = [turned.known_operands(), turned.cotangents()].concat();
     let types = cotangent_result_types(turned, &back.reached);

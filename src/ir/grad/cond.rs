@@ -10,12 +10,12 @@
 //! of the operand is transposed, and no branch communicates.
 
 use super::call::{spread_tangents, with_tangents};
-use super::jvp::{PrimalsAndTangents, Style, jvp};
+use super::jvp::{JvpOp, PrimalsAndTangents, Style, jvp};
 use super::linearize::{Linearized, ResidualSource, linearize_branch};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{cotangent_types, extend_program, fill_missing_with_zeros, input_types, new_input};
 use crate::core::{ArrayType, Result};
-use crate::ir::program::{Builder, Control, Program, Value, Var, dce::select};
+use crate::ir::program::{Builder, Control, Program, Tangents, Value, Var, dce::select};
 use std::sync::Arc;
 
 /// Returns a list of flags that are true if the flag is true in any of the lists.
@@ -43,11 +43,10 @@ struct CondArgs<'a> {
 pub(super) fn jvp_cond(
     b: &mut Builder,
     branches: &[Arc<Program>],
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let tangents = &tangents[1..];
     let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
     let choice = CondArgs { branches, predicate: &ins[0], ins: &ins[1..], tangents, active: &active, types };
@@ -175,7 +174,7 @@ pub(super) fn transpose_cond(
     b: &mut Builder,
     branches: &[Arc<Program>],
     turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
     let is_linear = &turned.is_linear()[1..];
     let backs: Vec<_> = branches
         .iter()

@@ -2,10 +2,10 @@
 
 use super::util::{input_types, inputs};
 use super::{Jvp, call, cond, custom, loops, shard_map};
-use crate::core::Result;
+use crate::core::{ArrayType, Result};
 use crate::ir::ops::custom::CustomPrim;
 use crate::ir::program::{
-    Builder, Control, Env, Equation, FromLiteral, JvpArgs, Literal, Op, Program, Value, verify,
+    Builder, Control, Env, Equation, FromLiteral, JvpArgs, Literal, Op, Program, Tangents, Value, verify,
 };
 
 /// The form in which control operations are differentiated.
@@ -18,8 +18,19 @@ pub(super) enum Style {
     Split,
 }
 
+/// An equation that is differentiated.
+#[derive(Clone, Copy)]
+pub(super) struct JvpOp<'a> {
+    /// The operands.
+    pub(super) ins: &'a [Value],
+    /// The tangents of the operands; `None` for zero.
+    pub(super) tangents: &'a [Option<Value>],
+    /// The types of the results.
+    pub(super) types: &'a [ArrayType],
+}
+
 /// Primals, and a tangent for each; `None` is zero.
-pub(super) type PrimalsAndTangents = (Vec<Value>, Vec<Option<Value>>);
+pub(super) type PrimalsAndTangents = (Vec<Value>, Tangents);
 
 /// Returns the JVP of a program, including unused equations.
 ///
@@ -89,6 +100,7 @@ fn jvp_equation(
         b.name_last(e.name.clone());
         return Ok((outs, none));
     }
+    let op = JvpOp { ins, tangents, types: &types };
     match &e.op {
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
@@ -109,14 +121,12 @@ fn jvp_equation(
             }
             Ok((outs, tans))
         }
-        Op::Control(call @ Control::Jit { .. }) => call::jvp_jit(b, call, ins, tangents, &types, style),
-        Op::Control(Control::AxisModes { body, out_specs }) => {
-            call::jvp_modes(b, body, out_specs, ins, tangents, &types, style)
-        }
-        Op::Control(Control::Loop(l)) => loops::jvp_loop(b, l, ins, tangents, &types, style),
-        Op::Control(w @ Control::While { .. }) => loops::jvp_while(b, w, ins, tangents, &types, style),
-        Op::Control(Control::Cond { branches }) => cond::jvp_cond(b, branches, ins, tangents, &types, style),
-        Op::Control(Control::ShardMap(m)) => shard_map::jvp_shard_map(b, m, ins, tangents, &types, style),
+        Op::Control(call @ Control::Jit { .. }) => call::jvp_jit(b, call, op, style),
+        Op::Control(Control::AxisModes { body, out_specs }) => call::jvp_modes(b, body, out_specs, op, style),
+        Op::Control(Control::Loop(l)) => loops::jvp_loop(b, l, op, style),
+        Op::Control(w @ Control::While { .. }) => loops::jvp_while(b, w, op, style),
+        Op::Control(Control::Cond { branches }) => cond::jvp_cond(b, branches, op, style),
+        Op::Control(Control::ShardMap(m)) => shard_map::jvp_shard_map(b, m, op, style),
         Op::Control(Control::Print { .. }) => unreachable!("it has no results, so no tangents"),
     }
 }

@@ -7,11 +7,9 @@
 use super::jvp::{Style, jvp};
 use super::util::as_var;
 use crate::core::{Axes, Result};
-use crate::ir::ops::collective::Pcast;
-use crate::ir::ops::elementwise::Convert;
-use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, has_effect, select, used_inputs};
 use crate::ir::program::{CheckpointPolicy, Equation, Input, ManualCollective, Op, Program, Remat, Var};
+use crate::ir::{ops::collective::Pcast, ops::elementwise::Convert, ops::sharding::Reshard};
 
 /// A linearized program.
 #[derive(Clone, Debug)]

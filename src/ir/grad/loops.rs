@@ -10,14 +10,13 @@
 //! A carry has a tangent (or cotangent) if its initial value or its next value has one. These
 //! carries are found by differentiating the body repeatedly, until no carry is added.
 
-use super::Jvp;
-use super::call::spread_tangents;
-use super::jvp::{PrimalsAndTangents, Style, jvp};
+use super::jvp::{JvpOp, PrimalsAndTangents, Style, jvp};
 use super::linearize::{Linearized, linearize};
 use super::util::{as_var, count_set, fill_missing_with_zeros, new_input, stacked_type};
+use super::{Jvp, call::spread_tangents};
 use crate::core::{ArrayType, DType, Error, Result};
 use crate::ir::program::dce::{dce, select, used_inputs};
-use crate::ir::program::{Builder, Control, Input, Loop, LoopOperands, Program, Value, Var};
+use crate::ir::program::{Builder, Control, Input, Loop, LoopOperands, Program, Tangents, Value, Var};
 use std::sync::Arc;
 
 /// Marks the loop-invariant operands, carries and slices that have tangents.
@@ -73,27 +72,21 @@ fn initial_tangents(
 }
 
 /// Differentiates a loop with a known number of iterations.
-pub(super) fn jvp_loop(
-    b: &mut Builder,
-    l: &Loop,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
-    style: Style,
-) -> Result<PrimalsAndTangents> {
+pub(super) fn jvp_loop(b: &mut Builder, l: &Loop, op: JvpOp<'_>, style: Style) -> Result<PrimalsAndTangents> {
+    let JvpOp { tangents, .. } = op;
     let has: Vec<bool> = tangents.iter().map(Option::is_some).collect();
     let mut active = l.split_operands(&has);
     match style {
         Style::Fused => loop {
             let jvp = jvp(&l.body, &active.body_inputs(), style)?;
             if !active.grow_carries(&jvp.tangents[..l.carry]) {
-                return jvp_fused(b, l, &active, jvp, ins, tangents, types);
+                return jvp_fused(b, l, &active, jvp, op);
             }
         },
         Style::Split => loop {
             let lin = linearize(&l.body, &active.body_inputs())?;
             if !active.grow_carries(&lin.tangents[..l.carry]) {
-                return jvp_split(b, l, &active, &lin, ins, tangents, types);
+                return jvp_split(b, l, &active, &lin, op);
             }
         },
     }
@@ -105,10 +98,9 @@ fn jvp_fused(
     l: &Loop,
     active: &ActiveParts,
     jvp: Jvp,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let out_types = l.body.output_types();
     let has = active.active_results(&jvp.tangents);
     let all = [out_types.clone(), select(&out_types, &has)].concat();
@@ -123,7 +115,7 @@ fn jvp_fused(
     program.outputs = [&outs[..l.carry], next_tans, &outs[l.carry..], ys_tans].concat();
     program.inputs = values.concat(tans).into_body_inputs(index);
 
-    let there = |tangents: Vec<Option<Value>>| tangents.into_iter().flatten().collect();
+    let there = |tangents: Tangents| tangents.into_iter().flatten().collect();
     let given = l.split_operands(tangents);
     let carry = initial_tangents(b, l, active, ins, tangents)?;
     let given = LoopOperands { fixed: there(given.fixed), carry, xs: there(given.xs) };
@@ -198,10 +190,9 @@ fn jvp_split(
     l: &Loop,
     active: &ActiveParts,
     lin: &Linearized,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let n = l.body.outputs.len();
     let out_types = l.body.output_types();
     let (kept, once, own) = classify_residuals(l, lin);
@@ -283,11 +274,10 @@ pub(super) fn while_not_reversible(b: &Builder) -> Error {
 pub(super) fn jvp_while(
     b: &mut Builder,
     control: &Control,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let Control::While { cond, body, cond_fixed, body_fixed } = control else {
         unreachable!("called for while loops only")
     };

@@ -33,7 +33,7 @@ mod util;
 
 use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::{Builder, Phase, Program, Value};
+use crate::ir::program::{Builder, Phase, Program, Tangents, Value};
 
 /// A program that computes primals and tangents.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub fn vjp_program_for_results(program: &Program, wrt: &[usize], results: &[bool
     let ins: Vec<Value> =
         back.program.inputs.iter().map(|v| b.input(back.program.ty(*v).clone(), None)).collect();
     let mut reached = b.inline(&back.program, &ins).into_iter();
-    let mut of_input: Vec<Option<Value>> = vec![None; program.inputs.len()];
+    let mut of_input: Tangents = vec![None; program.inputs.len()];
     for (i, has) in (0..active.len()).filter(|i| active[*i]).zip(&back.reached) {
         of_input[i] = if *has { reached.next() } else { None };
     }

@@ -10,14 +10,14 @@
 //! over which the operand was replicated.
 
 use super::call::{is_present, jvp_fused, spread_tangents};
-use super::jvp::{PrimalsAndTangents, Style};
+use super::jvp::{JvpOp, PrimalsAndTangents, Style};
 use super::linearize::{ResidualSource, linearize};
 use super::transpose::{CotangentExit, TransposedOp, transpose};
 use super::util::{input_types, inputs};
 use crate::core::{ArrayType, Axes, Axis, AxisType, Result, Shape, Spec};
 use crate::ir::ops::collective::{CollectiveGroup, Preduce};
 use crate::ir::program::dce::{dce, select};
-use crate::ir::program::{Builder, Control, Program, Reducer, ShardMapping, Value};
+use crate::ir::program::{Builder, Control, Program, Reducer, ShardMapping, Tangents};
 use std::sync::Arc;
 
 /// Iterates over the axes that shard dimensions.
@@ -92,13 +92,12 @@ fn residual_container(m: &ShardMapping, ty: &ArrayType) -> (Option<Axes>, Spec) 
 pub(super) fn jvp_shard_map(
     b: &mut Builder,
     m: &ShardMapping,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
+    op: JvpOp<'_>,
     style: Style,
 ) -> Result<PrimalsAndTangents> {
+    let JvpOp { tangents, .. } = op;
     match style {
-        Style::Fused => jvp_fused(b, &m.body, ins, tangents, types, |body, has| {
+        Style::Fused => jvp_fused(b, &m.body, op, |body, has| {
             Control::ShardMap(ShardMapping {
                 body: Arc::new(body),
                 in_specs: [&m.in_specs[..], &select(&m.in_specs, &is_present(tangents))].concat(),
@@ -106,18 +105,13 @@ pub(super) fn jvp_shard_map(
                 ..m.clone()
             })
         }),
-        Style::Split => jvp_split(b, m, ins, tangents, types),
+        Style::Split => jvp_split(b, m, op),
     }
 }
 
 /// Emits a `shard_map` for primals and residuals, and a linear one for tangents.
-fn jvp_split(
-    b: &mut Builder,
-    m: &ShardMapping,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    types: &[ArrayType],
-) -> Result<PrimalsAndTangents> {
+fn jvp_split(b: &mut Builder, m: &ShardMapping, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types } = op;
     let active = is_present(tangents);
     let lin = linearize(&m.body, &active)?;
     let (mut found, forward) = lin.residual_sources();
@@ -200,7 +194,7 @@ pub(super) fn transpose_shard_map(
     b: &mut Builder,
     m: &ShardMapping,
     turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
     let is_linear = turned.is_linear();
     let given = turned.has_cotangent();
     let back = transpose(&m.body, &is_linear, &given, |_| CotangentExit::Fitted)?;

@@ -1,14 +1,13 @@
 //! Transposes linear programs: computes cotangents of inputs from cotangents of results.
 
-use super::unreduced::UnreducedCotangents;
 use super::util::{as_var, input_types, inputs};
-use super::{backward_loop, call, cond, loops, shard_map};
+use super::{backward_loop, call, cond, loops, shard_map, unreduced::UnreducedCotangents};
 use crate::core::{ArrayType, Axes, AxisType, Result};
 use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, select};
 use crate::ir::program::{
-    Builder, Control, Env, Equation, EquationContext, Input, Op, Phase, Prim, Program, TransposeArgs, Value,
-    Var, typing::cotangent_type, verify,
+    Builder, Control, Env, Equation, EquationContext, Input, Op, Phase, Prim, Program, Tangents,
+    TransposeArgs, Value, Var, typing::cotangent_type, verify,
 };
 
 /// A transposed linear program.
@@ -65,7 +64,7 @@ pub(super) fn transpose(
 /// An equation to transpose, with the values that are available to it.
 pub(super) struct TransposedOp<'a> {
     /// The values of the operands; `None` for linear operands.
-    pub(super) operands: Vec<Option<Value>>,
+    pub(super) operands: Tangents,
     /// The types of all operands.
     pub(super) types: Vec<ArrayType>,
     /// The cotangents of the results; `None` is zero.
@@ -92,7 +91,7 @@ impl TransposedOp<'_> {
         self.operands.iter().flatten().cloned().collect()
     }
     /// Distributes the cotangents of the linear operands that have one over all operands.
-    pub(super) fn spread_cotangents(&self, reached: &[bool], outs: Vec<Value>) -> Vec<Option<Value>> {
+    pub(super) fn spread_cotangents(&self, reached: &[bool], outs: Vec<Value>) -> Tangents {
         let (mut reached, mut outs) = (reached.iter(), outs.into_iter());
         let mut next = || reached.next().filter(|r| **r).and_then(|_| outs.next());
         self.operands.iter().map(|o| if o.is_none() { next() } else { None }).collect()
@@ -109,7 +108,7 @@ pub(super) fn backward_pass(
     values: &[Option<Value>],
     given: &[Option<Value>],
     leave: impl Fn(usize) -> CotangentExit,
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
     let outer = b.context().clone();
     let backward = EquationContext { phase: Phase::Backward, ..outer.clone() };
     let (known, linear) = recompute(b, program, values);
@@ -251,11 +250,7 @@ impl CotangentSum {
 }
 
 /// Records the transpose of an equation and returns the cotangents of its operands.
-fn transpose_equation(
-    b: &mut Builder,
-    e: &Equation,
-    turned: &TransposedOp<'_>,
-) -> Result<Vec<Option<Value>>> {
+fn transpose_equation(b: &mut Builder, e: &Equation, turned: &TransposedOp<'_>) -> Result<Tangents> {
     match &e.op {
         Op::Prim(prim) => {
             if let Some(back) = transpose_unreduced(b, prim, turned) {
@@ -279,7 +274,7 @@ fn transpose_primitive(
     prim: &Prim,
     turned: &TransposedOp<'_>,
     types: &[ArrayType],
-) -> Result<Vec<Option<Value>>> {
+) -> Result<Tangents> {
     let from = b.program().equations.len();
     let operands = &turned.operands;
     let back = prim.transpose(TransposeArgs { builder: b, operands, types, cotangents: turned.cts })?;
@@ -292,11 +287,7 @@ fn transpose_primitive(
 ///
 /// Returns `None` if none may be, or if the primitive cannot leave them so. Equations that were
 /// recorded by then are unused.
-fn transpose_unreduced(
-    b: &mut Builder,
-    prim: &Prim,
-    turned: &TransposedOp<'_>,
-) -> Option<Vec<Option<Value>>> {
+fn transpose_unreduced(b: &mut Builder, prim: &Prim, turned: &TransposedOp<'_>) -> Option<Tangents> {
     if turned.unreduced.iter().all(Axes::is_empty) {
         return None;
     }

@@ -104,10 +104,7 @@ impl Builder {
     }
     /// Converts a value to another element type; returns it unchanged if it has that type.
     pub fn convert(&mut self, x: &Value, dtype: DType) -> Result<Value> {
-        if x.ty.dtype == dtype {
-            return Ok(x.clone());
-        }
-        self.emit_unary(Arc::new(Convert { dtype }), x)
+        if x.ty.dtype == dtype { Ok(x.clone()) } else { self.emit_unary(Arc::new(Convert { dtype }), x) }
     }
     /// Reinterprets the bits of a value as another element type of the same width.
     pub fn bitcast(&mut self, x: &Value, dtype: DType) -> Result<Value> {

@@ -231,10 +231,8 @@ impl Primitive for DotGeneral {
         }
         Ok(vec![sum])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         match operands {
             [None, Some(y)] => Ok(vec![Some(self.operand_cotangent(b, 0, ct, y, types)?), None]),

@@ -77,10 +77,8 @@ fn check_keys(name: &str, ty: &ArrayType, result: &ArrayType, keys: usize) -> Re
 ///
 /// Without a mesh, the result is sharded like the keys.
 fn batched_type(ty: &ArrayType, batch_dim: &BatchDim) -> ArrayType {
-    match ty.mesh {
-        Some(_) => batch_dim.ty(ty),
-        None => ty.dtype.array_type(batch_dim.shape(&ty.shape)),
-    }
+    let Some(_) = ty.mesh else { return ty.dtype.array_type(batch_dim.shape(&ty.shape)) };
+    batch_dim.ty(ty)
 }
 
 /// Returns a 64-bit constant as an operand of scalar code.

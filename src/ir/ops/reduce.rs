@@ -134,10 +134,8 @@ impl Primitive for Reduce {
             Reduction::And | Reduction::Or => None,
         }])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         if self.kind != Reduction::Sum {
             return Err(not_linear_error(self.name()));
@@ -277,13 +275,9 @@ impl Builder {
     ///
     /// The sharding is requested explicitly only if type inference would give another one.
     pub fn reduce_sum_to(&mut self, x: &Value, axes: &[usize], want: Option<Spec>) -> Result<Value> {
-        match want {
-            Some(want) => {
-                let make = |out| Arc::new(Reduce::new(Reduction::Sum, axes, out)) as Prim;
-                self.emit_with_sharding(make, std::slice::from_ref(x), want)
-            }
-            None => self.reduce_sum(x, axes, None),
-        }
+        let Some(want) = want else { return self.reduce_sum(x, axes, None) };
+        let make = |out| Arc::new(Reduce::new(Reduction::Sum, axes, out)) as Prim;
+        self.emit_with_sharding(make, std::slice::from_ref(x), want)
     }
     /// Emits the int32 index of the first minimum or maximum along a dimension.
     ///

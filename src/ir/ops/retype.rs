@@ -23,10 +23,8 @@ pub(crate) fn varying_over(ty: &ArrayType, axes: &Axes, mesh: &Mesh) -> ArrayTyp
 /// Returns `ty` changed as `from` was changed to `to`: it varies over the same additional axes.
 fn changed_like(ty: &ArrayType, from: &ArrayType, to: &ArrayType) -> ArrayType {
     let more = to.varying.without(&from.varying);
-    match &to.mesh {
-        Some(mesh) => varying_over(ty, &more, mesh),
-        None => ty.clone(),
-    }
+    let Some(mesh) = &to.mesh else { return ty.clone() };
+    varying_over(ty, &more, mesh)
 }
 
 /// Returns the program for inputs that are changed as the types `from` were changed to `to`.

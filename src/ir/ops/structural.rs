@@ -67,10 +67,8 @@ macro_rules! linear_jvp {
             &self,
             crate::ir::program::JvpArgs { builder, tangents, .. }: crate::ir::program::JvpArgs<'_>,
         ) -> Result<Tangents> {
-            match &tangents[0] {
-                Some(t) => Ok(vec![Some(builder.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)]),
-                None => Ok(vec![None]),
-            }
+            let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+            Ok(vec![Some(builder.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)])
         }
     };
 }
@@ -135,10 +133,8 @@ impl<M: StructuralOp> Primitive for M {
         self.with_requested_sharding(out).map(|p| Arc::new(p) as Prim)
     }
     linear_jvp!();
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         Ok(vec![cotangents[0].as_ref().map(|ct| self.operand_cotangent(b, ct, &types[0])).transpose()?])
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {

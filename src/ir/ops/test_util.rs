@@ -85,10 +85,8 @@ fn test_data(ty: &ArrayType, seed: usize) -> Array {
         d if d.is_float() => numbers(n, &ty.shape).astype(d),
         d => (numbers(n, &ty.shape) * 9.0).abs().astype(d),
     };
-    match &ty.mesh {
-        Some(mesh) => x.put(mesh, ty.spec),
-        None => x,
-    }
+    let Some(mesh) = &ty.mesh else { return x };
+    x.put(mesh, ty.spec)
 }
 
 /// Returns all elements as `f64`; for complex numbers, all real parts and then all imaginary parts.

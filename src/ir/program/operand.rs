@@ -24,11 +24,7 @@ struct UserView {
     dims: Option<Vec<usize>>,
 }
 
-impl From<ArrayType> for TypedOperand {
-    fn from(ty: ArrayType) -> TypedOperand {
-        TypedOperand::new(ty, false)
-    }
-}
+conversions! { TypedOperand: [] ArrayType => |ty| TypedOperand::new(ty, false); }
 
 impl TypedOperand {
     /// Returns an operand of this type; `is_literal` is true for a literal written by the user.

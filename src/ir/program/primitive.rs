@@ -1,8 +1,7 @@
 //! The [`Primitive`] trait, whose methods are all rules of an operation.
 
 use super::factors::{Factors, Linearity, Priority};
-use super::loop_nest::LoopNest;
-use super::{BatchedOp, Builder, NamedOp, TypedOperand, Value, VmapArgs, typing};
+use super::{BatchedOp, Builder, NamedOp, TypedOperand, Value, VmapArgs, loop_nest::LoopNest, typing};
 use crate::core::{ArrayType, Axes, Axis, DType, Fault, Result, Shape, Spec};
 use std::any::{Any, TypeId};
 use std::fmt;

@@ -10,11 +10,10 @@ use super::{
     spread_over_batch, vmap_program,
 };
 use crate::core::{ArrayType, Axes, AxisType, DType, Result};
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::ops::reduce::Reduction;
 use crate::ir::program::{
     BatchDim, Builder, Control, Loop, LoopOperands, Program, ShardMapping, Value, with_inserted,
 };
+use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction};
 use std::sync::Arc;
 
 /// Returns a flag for each value that is true if it is batched.
@@ -30,16 +29,26 @@ fn union_flags(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a || *b).collect()
 }
 
+/// A control operation that is batched.
+#[derive(Clone, Copy)]
+pub(super) struct VmappedControl<'a> {
+    /// The operands.
+    pub(super) operands: &'a [BatchedValue],
+    /// The types of the results for one example.
+    pub(super) result_types: &'a [ArrayType],
+    /// The dimension of the examples.
+    pub(super) batch_dim: &'a BatchDim,
+}
+
 /// Emits the batched control operation.
 ///
 /// At least one operand is batched.
 pub(super) fn vmap_control(
     b: &mut Builder,
     control: &Control,
-    operands: &[BatchedValue],
-    result_types: &[ArrayType],
-    batch_dim: &BatchDim,
+    op: VmappedControl<'_>,
 ) -> Result<Vec<BatchedValue>> {
+    let VmappedControl { operands, result_types, batch_dim } = op;
     let none = vec![false; result_types.len()];
     match control {
         Control::Jit { body, policy, recomputes } => {
@@ -49,13 +58,13 @@ pub(super) fn vmap_control(
             let results = b.control(control, &values(operands), batched_types(result_types, &has, batch_dim));
             Ok(batched_values(results, &has))
         }
-        Control::Loop(l) => vmap_loop(b, l, operands, result_types, batch_dim),
+        Control::Loop(l) => vmap_loop(b, l, op),
         Control::While { cond, body, cond_fixed, body_fixed } => {
             let w = WhileLoop { cond, body, cond_fixed: *cond_fixed, body_fixed: *body_fixed };
-            w.vmap(b, operands, result_types, batch_dim)
+            w.vmap(b, op)
         }
-        Control::Cond { branches } => vmap_cond(b, branches, operands, result_types, batch_dim),
-        Control::ShardMap(m) => vmap_shard_map(b, m, operands, result_types, batch_dim),
+        Control::Cond { branches } => vmap_cond(b, branches, op),
+        Control::ShardMap(m) => vmap_shard_map(b, m, op),
         Control::AxisModes { body, out_specs } => {
             // inside the body, types only have the axes that are explicit there
             let explicit = |a| body.mesh.as_ref().is_none_or(|m| m.axis_type(a) == Some(AxisType::Explicit));
@@ -86,13 +95,8 @@ fn swap_batch_and_step(b: &mut Builder, x: &Value) -> Result<Value> {
 }
 
 /// Batches a loop with a known number of iterations.
-fn vmap_loop(
-    b: &mut Builder,
-    l: &Loop,
-    operands: &[BatchedValue],
-    result_types: &[ArrayType],
-    batch_dim: &BatchDim,
-) -> Result<Vec<BatchedValue>> {
+fn vmap_loop(b: &mut Builder, l: &Loop, op: VmappedControl<'_>) -> Result<Vec<BatchedValue>> {
+    let VmappedControl { operands, result_types, batch_dim } = op;
     let LoopOperands { fixed, carry, xs } = l.split_operands(operands);
     let (mut carried, stacked) = (mapped(&carry), vec![false; result_types.len() - l.carry]);
     let (body, has) = loop {
@@ -147,13 +151,8 @@ struct WhileLoop<'a> {
 
 impl WhileLoop<'_> {
     /// Batches the loop.
-    fn vmap(
-        &self,
-        b: &mut Builder,
-        operands: &[BatchedValue],
-        one: &[ArrayType],
-        examples: &BatchDim,
-    ) -> Result<Vec<BatchedValue>> {
+    fn vmap(&self, b: &mut Builder, op: VmappedControl<'_>) -> Result<Vec<BatchedValue>> {
+        let VmappedControl { operands, result_types: one, batch_dim: examples } = op;
         let (cond_fixed, rest) = operands.split_at(self.cond_fixed);
         let (body_fixed, carry) = rest.split_at(self.body_fixed);
         let mut carried = mapped(carry);
@@ -234,10 +233,9 @@ impl WhileLoop<'_> {
 fn vmap_cond(
     b: &mut Builder,
     branches: &[Arc<Program>],
-    operands: &[BatchedValue],
-    result_types: &[ArrayType],
-    batch_dim: &BatchDim,
+    op: VmappedControl<'_>,
 ) -> Result<Vec<BatchedValue>> {
+    let VmappedControl { operands, result_types, batch_dim } = op;
     let (which, shared) = (&operands[0], &operands[1..]);
     if !which.mapped {
         let flags = mapped(shared);
@@ -278,13 +276,8 @@ fn vmap_cond(
 }
 
 /// Batches a `shard_map`. The batch must not be sharded over its manual axes.
-fn vmap_shard_map(
-    b: &mut Builder,
-    m: &ShardMapping,
-    operands: &[BatchedValue],
-    result_types: &[ArrayType],
-    batch_dim: &BatchDim,
-) -> Result<Vec<BatchedValue>> {
+fn vmap_shard_map(b: &mut Builder, m: &ShardMapping, op: VmappedControl<'_>) -> Result<Vec<BatchedValue>> {
+    let VmappedControl { operands, result_types, batch_dim } = op;
     if let Some(axis) = batch_dim.axes.iter().find(|a| m.axes.contains(*a)) {
         let fault =
             fault!(Sharding, "the examples are sharded over {axis}, which is manual inside the shard_map")

@@ -15,12 +15,12 @@ mod control;
 mod tests;
 
 use crate::core::{ArrayType, Axes, Error, Fault, Result, Spec};
-use crate::ir::ops::shape::BroadcastInDim;
-use crate::ir::ops::slicing::Concatenate;
 use crate::ir::program::{
     BatchDim, BatchedOp, Builder, Env, Equation, FromLiteral, Input, Literal, Op, OperandBatching, Prim,
     Program, Value, VmapArgs, verify, with_inserted,
 };
+use crate::ir::{ops::shape::BroadcastInDim, ops::slicing::Concatenate};
+use control::{VmappedControl, vmap_control};
 use std::sync::Arc;
 
 /// A value of the batched program.
@@ -54,10 +54,7 @@ pub fn inline_vmap(
 
 /// Returns the value with a batch dimension; a value without one is repeated.
 pub fn spread_over_batch(b: &mut Builder, item: &BatchedValue, batch_dim: &BatchDim) -> Result<Value> {
-    if item.mapped {
-        return Ok(item.value.clone());
-    }
-    repeat_for_batch(b, &item.value, batch_dim)
+    if item.mapped { Ok(item.value.clone()) } else { repeat_for_batch(b, &item.value, batch_dim) }
 }
 
 impl FromLiteral for BatchedValue {
@@ -92,7 +89,10 @@ fn vmap_equation(
     }
     match &e.op {
         Op::Prim(prim) => vmap_primitive(b, prim, program, e, items, &types, examples),
-        Op::Control(c) => control::vmap_control(b, c, items, &types, examples),
+        Op::Control(c) => {
+            let op = VmappedControl { operands: items, result_types: &types, batch_dim: examples };
+            vmap_control(b, c, op)
+        }
     }
 }
 
@@ -259,8 +259,5 @@ fn batched_types(types: &[ArrayType], mapped: &[bool], batch_dim: &BatchDim) -> 
 
 /// Returns the spec with an unsharded batch dimension in front if the value is mapped.
 fn batched_spec(spec: Spec, rank: usize, mapped: bool) -> Spec {
-    if !mapped {
-        return spec;
-    }
-    spec.with_dims(with_inserted(spec.padded(rank).dims(), 0, Axes::none()))
+    if !mapped { spec } else { spec.with_dims(with_inserted(spec.padded(rank).dims(), 0, Axes::none())) }
 }

@@ -1,9 +1,8 @@
 //! Tests `vmap` against stacked results of single examples, and its shardings and errors.
 
 use crate::api::trace::{ArrayOrLiteral, apply};
-use crate::ir::ops::PRIMITIVES;
 use crate::ir::ops::random::{RandomKeyData, RandomWrap};
-use crate::ir::program::Prim;
+use crate::ir::{ops::PRIMITIVES, program::Prim};
 use crate::prelude::*;
 use crate::{ErrorKind, MapDims, ScanOptions, Shape, VmapOptions, scan_with, vmap_with};
 use std::sync::Arc;

@@ -365,20 +365,16 @@ fn for_each_row<A: Copy, B>(
 /// Copies the elements of a row to `to`.
 fn read<A: Copy>(x: &ArrayViewD<'_, A>, to: &mut Vec<A>) {
     to.clear();
-    match x.as_slice() {
-        Some(x) => to.extend_from_slice(x),
-        None => to.extend(x.iter()),
-    }
+    let Some(x) = x.as_slice() else { return to.extend(x.iter()) };
+    to.extend_from_slice(x)
 }
 
 fn write<B>(mut y: UninitRow<'_, B>, made: impl Iterator<Item = B>) {
     let put = |(y, made): (&mut MaybeUninit<B>, B)| {
         y.write(made);
     };
-    match y.as_slice_mut() {
-        Some(y) => y.iter_mut().zip(made).for_each(put),
-        None => y.iter_mut().zip(made).for_each(put),
-    }
+    let Some(y) = y.as_slice_mut() else { return y.iter_mut().zip(made).for_each(put) };
+    y.iter_mut().zip(made).for_each(put)
 }
 
 /// The buffers of a transform.
@@ -488,11 +484,10 @@ impl<T: FftNum> FftPlans<T> {
         let m = if even { n / 2 } else { n };
         reserve_scratch(rest, scratch + m);
         let (row, rest) = rest.split_at_mut(m);
-        match even {
-            true => {
-                row.iter_mut().zip(x.chunks_exact(2)).for_each(|(z, x)| *z = Complex { re: x[0], im: x[1] })
-            }
-            false => row.iter_mut().zip(x).for_each(|(z, x)| *z = Complex { re: *x, im: T::zero() }),
+        if even {
+            row.iter_mut().zip(x.chunks_exact(2)).for_each(|(z, x)| *z = Complex { re: x[0], im: x[1] })
+        } else {
+            row.iter_mut().zip(x).for_each(|(z, x)| *z = Complex { re: *x, im: T::zero() })
         }
         self.real.process_with_scratch(row, &mut rest[..scratch]);
         if !even {

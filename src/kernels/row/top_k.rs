@@ -3,9 +3,8 @@
 //! A row is read once while a list of candidates is kept. A long row is divided among workers,
 //! whose candidates are then merged.
 
-use super::radix_sort::sort_by_comparison;
 use super::sort_key::{KeyIndex, Ordered, fits_64_bits};
-use super::{lanes, lanes_mut};
+use super::{lanes, lanes_mut, radix_sort::sort_by_comparison};
 use crate::core::{DType, Reducer, Shape, types::with_dtype};
 use crate::kernels::row_kernel::{
     ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, SecondPass,

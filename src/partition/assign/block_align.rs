@@ -7,11 +7,8 @@
 
 use crate::core::util::small_sort;
 use crate::ir::program::{AccessPiece, LoopNest, Source};
-use crate::partition::cost::projection::Projections;
-use crate::partition::draft::Draft;
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{LocalStep, Slot};
-use crate::partition::work;
+use crate::partition::{cost::projection::Projections, draft::Draft, layout::DimLayout, work};
 
 /// The maximum number of alignments of one group that are compared, those nearest to its own first.
 const MAX_ALIGNMENTS: usize = 64;

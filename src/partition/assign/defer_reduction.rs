@@ -4,13 +4,11 @@
 //! that several products read then takes one all-reduce instead of one per product. Reductions that
 //! a type requires (by explicit axes) are not deferred.
 
-use super::loops::Candidate;
-use super::scatter;
+use super::{loops::Candidate, scatter};
 use crate::core::sharding::sub_axes::in_device_order;
 use crate::ir::program::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
-use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::Slot;
+use crate::partition::{draft::Draft, program::Slot};
 
 /// A result that is requested full but computed as a partial value.
 #[derive(Clone, Debug, PartialEq)]

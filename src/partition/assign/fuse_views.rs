@@ -3,11 +3,9 @@
 
 use crate::core::util::small_sort;
 use crate::ir::program::{Access, AccessPiece, LoopNest, Source};
-use crate::partition::access::compose_access;
-use crate::partition::collective::CollectiveKind;
 use crate::partition::draft::{Draft, DraftStep, FusedView};
-use crate::partition::layout::Layout;
 use crate::partition::program::{LocalStep, Slot, Step};
+use crate::partition::{access::compose_access, collective::CollectiveKind, layout::Layout};
 
 /// The maximum number of pieces of a composed access.
 /// A view that would exceed it is stored.

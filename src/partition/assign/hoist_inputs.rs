@@ -5,10 +5,9 @@
 
 use crate::core::{SubAxes, sharding::sub_axes::canonicalize};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
-use crate::partition::cost::factorize::factorize;
-use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{LocalStep, Slot, StepOrigin, StoredValue};
+use crate::partition::{cost::factorize::factorize, draft::Draft};
 
 /// The maximum number of bytes that a device holds of one value hoisted out of a loop.
 pub(super) const MAX_HOISTED_BYTES: usize = 1 << 30;

@@ -42,10 +42,9 @@ pub(crate) fn insert_fetches(d: &mut Draft, vias: &[Option<FusedView>]) {
     let called = |item: &DraftStep| item.info.user_collective.is_some();
     let any = d.steps.iter().any(called) || vias.iter().flatten().any(|via| called(&via.step));
     for (src, list) in needs.into_iter().enumerate() {
-        let calls = by_checkpoint(d, list).into_iter().flat_map(|of_pass| match any {
-            true => by_call(d, src, of_pass, vias),
-            false => vec![(None, of_pass)],
-        });
+        let calls = by_checkpoint(d, list)
+            .into_iter()
+            .flat_map(|of_pass| if any { by_call(d, src, of_pass, vias) } else { vec![(None, of_pass)] });
         for (called, of_call) in calls {
             let parts = if called == Some(CollectiveKind::Permute) {
                 vec![of_call]

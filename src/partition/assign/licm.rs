@@ -6,8 +6,7 @@
 //! hold (a halo), a copy of what the step reads is made before the loop, in the layout of the
 //! step's loops, and passed to the body in the same way.
 
-use super::fuse_views;
-use super::hoist_inputs::MAX_HOISTED_BYTES;
+use super::{fuse_views, hoist_inputs::MAX_HOISTED_BYTES};
 use crate::core::Shape;
 use crate::ir::program::{Access, LoopNest, StridedRange};
 use crate::partition::cost::projection::Projections;

@@ -14,18 +14,15 @@
 use super::candidates::{combined_layout, loop_layout, split_options};
 use super::reads::{MAX_NEAR_READS, ReadNeighbours};
 use super::reduction::{elements_moved, reduction_plan};
-use super::region_graph::follows_result;
-use super::scatter;
+use super::{region_graph::follows_result, scatter};
 use crate::core::sharding::sub_axes::{in_device_order, num_shards, truncate_to_free};
 use crate::core::{SubAxes, util::small_sort};
 use crate::ir::program::{Access, Compute, LoopNest, Source};
-use crate::partition::cost::cache;
 use crate::partition::cost::compute::{CostEstimate, computed_elements};
-use crate::partition::cost::consumer::Consumer;
 use crate::partition::draft::{self, Draft, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, StoredValue};
-use crate::partition::work;
+use crate::partition::{cost::cache, cost::consumer::Consumer, work};
 use std::collections::BTreeMap;
 
 /// The cost of one extra step, in bytes.

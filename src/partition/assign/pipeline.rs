@@ -4,17 +4,16 @@
 //! changes, and the better one is used.
 
 use crate::core::{PrintedStage, Result, sharding::sub_axes::from_axes};
-use crate::partition::assign::hoist_inputs::AdoptedInput;
 use crate::partition::assign::place::{self, Placer};
 use crate::partition::assign::{
     block_align, combine_collectives, fuse_views, hoist_inputs, insert_fetches, licm, region_search,
 };
 use crate::partition::collective::{Collective, Collectives};
-use crate::partition::cost::cache::CostCache;
 use crate::partition::cost::compute::{CostEstimate, TransferPrices, computed_elements};
 use crate::partition::draft::{Draft, DraftStep, FusedView};
-use crate::partition::program::SpmdProgram;
-use crate::partition::report::classify;
+use crate::partition::{
+    assign::hoist_inputs::AdoptedInput, cost::cache::CostCache, program::SpmdProgram, report::classify,
+};
 
 /// A per-device program and the report of its collectives.
 #[derive(Clone, Debug)]

@@ -4,10 +4,9 @@
 //! layouts only. Then the loops of all steps are assigned together (`loops`). Last, steps are added
 //! that move each result from its loop layout to its requested layout.
 
-use super::candidates::operand_splits;
 use super::defer_reduction::{self, DeferredReduction};
 use super::loops::{self, Assignment, Candidate, FreeStep};
-use super::{fuse_views, reduction, scatter};
+use super::{candidates::operand_splits, fuse_views, reduction, scatter};
 use crate::core::sharding::sub_axes::{in_device_order, num_shards, subtract};
 use crate::core::{Scalar, SubAxes};
 use crate::ir::program::{

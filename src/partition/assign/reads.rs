@@ -6,12 +6,10 @@
 //! indices does not depend on layouts, so the neighbours are found once for all candidates.
 
 use crate::ir::program::LoopNest;
-use crate::partition::access::access_hull;
 use crate::partition::boxes::{Interval, Region, full, intersect};
-use crate::partition::cost::projection::Projections;
-use crate::partition::draft::Draft;
-use crate::partition::program::Slot;
-use crate::partition::work;
+use crate::partition::{
+    access::access_hull, cost::projection::Projections, draft::Draft, program::Slot, work,
+};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,13 +2,10 @@
 
 use crate::core::sharding::sub_axes::{num_shards, subtract};
 use crate::core::{SubAxes, SubAxis, types::gcd, util::small_sort};
-use crate::partition::collective::CollectiveKind;
-use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::StoredValue;
-use crate::partition::tree_reduce;
+use crate::partition::{collective::CollectiveKind, cost::cache, program::StoredValue, tree_reduce};
 use std::cmp::Reverse;
 
 /// Returns the bytes that all devices receive to combine a partial value into this layout, each by

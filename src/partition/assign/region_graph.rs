@@ -4,13 +4,11 @@
 //! completely and along plain loops: each dimension at the index of one loop.
 
 use super::block_align::distances_to_end;
-use crate::core::sharding::sub_axes::full_axes;
-use crate::core::util::small_sort;
+use crate::core::{sharding::sub_axes::full_axes, util::small_sort};
 use crate::ir::program::{Access, LoopNest, Source, StridedRange};
-use crate::partition::cost::projection::Projections;
 use crate::partition::draft::{Draft, DraftStep};
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{LocalStep, Slot};
+use crate::partition::{cost::projection::Projections, layout::DimLayout};
 use std::collections::BTreeMap;
 
 /// The maximum number of values in a region.

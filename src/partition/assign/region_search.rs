@@ -13,9 +13,8 @@
 //! neither the user nor a surrounding loop determines where they are. No split may increase a
 //! device's memory for the region by much.
 
-use super::loops::Assignment;
-use super::place;
 use super::region_graph::{PlacementRegion, RegionGraph, follows_result};
+use super::{loops::Assignment, place};
 use crate::core::sharding::sub_axes::{canonicalize, from_axes, num_shards, overlap};
 use crate::core::{AxisType, SubAxes, SubAxis, util::small_sort};
 use crate::ir::program::Source;

@@ -3,13 +3,12 @@
 use crate::core::sharding::sub_axes::{in_device_order, subtract};
 use crate::core::{DType, SubAxes, SubAxis};
 use crate::ir::program::{AccessPiece, Compute, LoopNest, Source};
-use crate::partition::access::piece_sets;
-use crate::partition::boxes::full;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::nested::{InputBinding, NestedProgram, ResultBinding};
 use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step, StoredValue};
 use crate::partition::progression::{IndexSet, hull};
 use crate::partition::strided_box::{missing_volume, strided, union_volume};
+use crate::partition::{access::piece_sets, boxes::full};
 use std::collections::HashSet;
 
 /// Returns an error with the first invariant that the program violates.
@@ -35,10 +34,8 @@ pub(crate) fn verify(p: &SpmdProgram) -> Result<(), String> {
         }
         check_step(p, k, step, &mut served).map_err(at)?;
     }
-    match p.outs.iter().find(|s| !made[**s]) {
-        Some(s) => Err(format!("the result, slot {s}, is not made")),
-        None => Ok(()),
-    }
+    let Some(s) = p.outs.iter().find(|s| !made[**s]) else { return Ok(()) };
+    Err(format!("the result, slot {s}, is not made"))
 }
 
 /// The accesses for which values have been fetched.

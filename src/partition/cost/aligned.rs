@@ -9,9 +9,7 @@
 //! of consumers (at most six).
 
 use crate::core::{SubAxis, sharding::sub_axes::prime_factors, util::small_sort};
-use crate::partition::cost::consumer::FetchQuery;
-use crate::partition::cost::factorize::factorize;
-use crate::partition::layout::DimLayout;
+use crate::partition::{cost::consumer::FetchQuery, cost::factorize::factorize, layout::DimLayout};
 use std::collections::BTreeMap;
 
 /// The maximum number of distinct consumers.

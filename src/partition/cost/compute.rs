@@ -2,13 +2,11 @@
 
 use crate::core::SubAxis;
 use crate::ir::program::LoopNest;
-use crate::partition::boxes::loop_box;
-use crate::partition::collective::CollectiveKind;
-use crate::partition::cost::consumer::Consumer;
-use crate::partition::cost::exchange::exchange_kind;
-use crate::partition::layout::DimLayout;
-use crate::partition::machine::MeshLinks;
 use crate::partition::program::{Slot, StoredValue};
+use crate::partition::{
+    boxes::loop_box, collective::CollectiveKind, cost::consumer::Consumer, cost::exchange::exchange_kind,
+    layout::DimLayout, machine::MeshLinks,
+};
 use std::sync::Arc;
 
 /// The prices of transfers: the elements computed in the time in which one byte is received, and

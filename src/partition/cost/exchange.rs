@@ -2,11 +2,9 @@
 
 use crate::core::{SubAxes, SubAxis, sharding::sub_axes::num_shards, util::small_sort};
 use crate::ir::program::{AffineExpr, LoopNest, Source, StridedRange};
-use crate::partition::collective::CollectiveKind;
-use crate::partition::cost::consumer::Consumer;
 use crate::partition::cost::factorize::{IndexFactor, factorize};
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
+use crate::partition::{collective::CollectiveKind, cost::consumer::Consumer, layout::DimLayout};
 
 /// The exchange that brings a consumer the blocks that it needs.
 pub(crate) struct ConsumerExchange {

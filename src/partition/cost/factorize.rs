@@ -2,10 +2,8 @@
 
 use crate::core::{SubAxes, sharding::sub_axes::prime_factors, util::small_sort};
 use crate::ir::program::{Source, StridedRange};
-use crate::partition::cost::consumer::Consumer;
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
-use crate::partition::reshape_boxes::common_refinement;
+use crate::partition::{cost::consumer::Consumer, layout::DimLayout, reshape_boxes::common_refinement};
 use std::collections::BTreeSet;
 
 /// A factor of an index space in which held and needed blocks are boxes.

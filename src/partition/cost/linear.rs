@@ -5,10 +5,8 @@
 
 use crate::core::{SubAxes, util::small_sort};
 use crate::ir::program::{AccessPiece, AffineExpr, Source};
-use crate::partition::cost::consumer::Consumer;
-use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, StoredValue};
-use crate::partition::work;
+use crate::partition::{cost::consumer::Consumer, layout::DimLayout, work};
 use std::collections::BTreeSet;
 
 /// A device coordinate, and the pieces on which the number of fetched elements is a polynomial.

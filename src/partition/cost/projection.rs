@@ -4,10 +4,7 @@
 //! value only, so they are found once and not for each fetch.
 
 use crate::ir::program::{Access, AccessPiece, Compute, LoopNest, ScalarCode, Source};
-use crate::partition::cost::consumer::Consumer;
-use crate::partition::layout::DimLayout;
-use crate::partition::program::Slot;
-use crate::partition::work;
+use crate::partition::{cost::consumer::Consumer, layout::DimLayout, program::Slot, work};
 use std::collections::{HashMap, HashSet};
 
 /// The number of pieces up to which an access is not projected.

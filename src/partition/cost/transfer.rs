@@ -8,13 +8,10 @@
 
 use crate::core::sharding::sub_axes::{num_shards, overlap};
 use crate::core::{SubAxes, util::small_sort};
-use crate::partition::access::access_sets;
-use crate::partition::boxes::loop_box;
 use crate::partition::cost::aligned::{AlignedCount, count_aligned};
-use crate::partition::cost::consumer::FetchQuery;
 use crate::partition::cost::linear::{DeviceCoordinate, linear_ends};
-use crate::partition::layout::DimLayout;
 use crate::partition::strided_box::{ElementCount, StridedBox, missing_volume, union_volume};
+use crate::partition::{access::access_sets, boxes::loop_box, cost::consumer::FetchQuery, layout::DimLayout};
 
 /// The cost of a fetch, in elements received.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]

@@ -5,11 +5,9 @@
 
 use crate::core::{Axis, DType, Error, Result, Scalar, Shape};
 use crate::ir::program::{Access, Equation, LoopNest, Program, ScalarArg, ScalarCode, ScalarOp};
-use crate::partition::layout::Layout;
-use crate::partition::lower::control::NestedInput;
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::lower::varying::varying_axes;
 use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::{layout::Layout, lower::control::NestedInput, lower::varying::varying_axes};
 
 impl Lowering {
     /// Lowers a `cond` equation, and returns its results.

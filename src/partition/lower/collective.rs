@@ -7,12 +7,10 @@ use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, Equation, LoopNest, ManualCollective, Program, Reducer,
     ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, VarInfo,
 };
-use crate::partition::collective::CollectiveKind;
-use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::lower::manual::LoopList;
 use crate::partition::program::{Slot, StepOrigin};
+use crate::partition::{collective::CollectiveKind, draft, lower::manual::LoopList};
 
 impl Lowering {
     /// Lowers a collective to an access or a reduction over hidden dimensions.

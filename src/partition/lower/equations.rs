@@ -354,10 +354,8 @@ impl Lowering {
 
     /// Returns manual axes in mesh order, without duplicates.
     pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
-        match &self.manual {
-            Some(m) => m.mesh.in_order(axes).iter().collect(),
-            None => axes.into_iter().collect(),
-        }
+        let Some(m) = &self.manual else { return axes.into_iter().collect() };
+        m.mesh.in_order(axes).iter().collect()
     }
 }
 

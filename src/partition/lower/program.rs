@@ -3,10 +3,8 @@
 use crate::core::Result;
 use crate::ir::program::{EquationContext, Op, Program};
 use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
-use crate::partition::cost::compute::TransferPrices;
-use crate::partition::draft::Draft;
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::program::StepOrigin;
+use crate::partition::{cost::compute::TransferPrices, draft::Draft, program::StepOrigin};
 
 /// Partitions a program for no machine in particular.
 /// Every variable must be placed.

@@ -51,10 +51,8 @@ impl Lowering {
         let (mut made, mut from) = (Vec::new(), operand);
         let last = stages.len() - 1;
         for (k, stage) in stages.into_iter().enumerate() {
-            let layout = match k == last {
-                true => to.clone(),
-                false => Layout { dims: stage.dims.clone(), partial: None },
-            };
+            let layout =
+                if k == last { to.clone() } else { Layout { dims: stage.dims.clone(), partial: None } };
             let nest = self.stage_nest(from, stage);
             from = self.draft.add_local(nest, layout, why);
             made.push(from);

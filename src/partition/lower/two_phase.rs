@@ -10,10 +10,9 @@ use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, LoopNest, RowKernel, RowKernelCall, RowSharding, ScalarArg,
     ScalarCode, ScalarOp, Source, StridedRange,
 };
-use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::lower::equations::Lowering;
 use crate::partition::program::{Slot, StepOrigin, StoredValue};
+use crate::partition::{draft, lower::equations::Lowering};
 use std::sync::Arc;
 
 /// Operands of a row kernel, all split in the same way along the row.

@@ -1,7 +1,6 @@
 //! Machines as JSON, so that a file can describe one.
 
-use super::link::Link;
-use super::{DeviceLayout, MEMORY_RESERVE, Machine};
+use super::{DeviceLayout, MEMORY_RESERVE, Machine, link::Link};
 use crate::core::{Axis, Error, Result, SourceLocation};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

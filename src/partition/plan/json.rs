@@ -1,8 +1,7 @@
 //! Plans and timelines as JSON and as trace events, and plans that are read from JSON.
 
-use super::html::location_text;
 use super::profile::{Span, Timeline};
-use super::{EntryKind, Plan, PlanEntry};
+use super::{EntryKind, Plan, PlanEntry, html::location_text};
 use crate::core::{Result, util::small_sort};
 use crate::partition::machine::{json_error, to_json_lines};
 use serde::{Deserialize, Serialize, Serializer};

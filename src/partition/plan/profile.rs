@@ -294,9 +294,8 @@ impl fmt::Display for Timeline {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratio = |r: &ComparisonRow| match r.planned > 0.0 {
-            true => format!("{:.2}", r.measured / r.planned),
-            false => "–".into(),
+        let ratio = |r: &ComparisonRow| {
+            if r.planned > 0.0 { format!("{:.2}", r.measured / r.planned) } else { "–".into() }
         };
         let whole = ComparisonRow {
             op: "one call".into(),

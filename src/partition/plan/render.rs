@@ -2,8 +2,7 @@
 
 use super::html::{PageColumn, location_text, page};
 use super::{EntryKind, Plan, PlanEntry};
-use crate::core::util::small_sort;
-use crate::core::util::text::scaled;
+use crate::core::{util::small_sort, util::text::scaled};
 use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;
 

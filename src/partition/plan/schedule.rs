@@ -4,9 +4,8 @@ use super::kernel_work::{self, KernelWork};
 use super::walk::{self, Runs, Schedule, Task, Work};
 use super::{Bound, EntryKind, PlanEntry};
 use crate::core::{Mesh, Result};
-use crate::partition::fused;
 use crate::partition::machine::{LinkPrice, Machine, MeshLinks};
-use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step};
+use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step, fused};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 

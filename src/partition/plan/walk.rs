@@ -8,11 +8,9 @@
 //! Messages that are ahead give way to those of the current step. The first steps are scheduled one
 //! by one; all further steps take as long as the last but one of these.
 
-use super::tracks::Tracks;
-use super::{EntryKind, PlanEntry};
+use super::{EntryKind, PlanEntry, tracks::Tracks};
 use crate::core::util::small_sort;
-use crate::partition::machine::Machine;
-use crate::partition::{Slot, SpmdProgram};
+use crate::partition::{Slot, SpmdProgram, machine::Machine};
 use std::ops::Range;
 
 /// The number of steps of a loop that are scheduled one by one: the first, which waits for its

@@ -3,9 +3,8 @@
 //! The dataflow between the programs is part of the system.
 
 use super::instance::{ConstantUse, Instance};
-use super::rule::PropagationRule;
 use super::solve::{FactorEquation, PropagatedValue, System, ValueId};
-use super::sub_axes::is_prefix;
+use super::{rule::PropagationRule, sub_axes::is_prefix};
 use crate::core::sharding::sub_axes::{canonicalize, from_spec};
 use crate::core::{ArrayType, Axis, AxisType, Mesh, Spec, SubAxes, SubAxis};
 use crate::ir::program::{

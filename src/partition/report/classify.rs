@@ -4,18 +4,17 @@
 
 use crate::core::{Axes, Axis, Mesh, SubAxes, SubAxis, sharding::sub_axes::touched_axes};
 use crate::ir::program::Phase;
-use crate::partition::boxes::volume;
 use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
 use crate::partition::cost::cache::{self, CostCache};
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::cost::exchange::{ConsumerExchange, consumer_exchange, is_halo};
-use crate::partition::cost::projection::Projections;
-use crate::partition::cost::transfer::TransferCost;
 use crate::partition::draft::{FusedView, StepInfo, UserExchange};
-use crate::partition::memory::StepMemory;
 use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
 use crate::partition::report::sampling::{
     Receipt, ReceiveSample, ReceiveSampler, fetch_sample, received_elements,
+};
+use crate::partition::{
+    boxes::volume, cost::projection::Projections, cost::transfer::TransferCost, memory::StepMemory,
 };
 
 /// Lists the collectives of a program and its nested programs, and computes the peak memory.

@@ -5,9 +5,8 @@
 use crate::core::sharding::sub_axes::{from_axes, overlap};
 use crate::core::{SourceLocation, SubAxes};
 use crate::ir::program::{Phase, Reducer, Source};
-use crate::partition::collective::Collective;
-use crate::partition::print;
 use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin};
+use crate::partition::{collective::Collective, print};
 
 /// A value on the path from the origin of a sharding to a collective.
 #[derive(Clone, Debug)]

@@ -4,12 +4,10 @@ use super::classify::{Classifier, call_text, new_collective, touched_axes_of};
 use crate::core::{Axes, SubAxis, sharding::sub_axes::subtract};
 use crate::ir::program::Reducer;
 use crate::partition::collective::{Collective, CollectiveKind};
-use crate::partition::cost::cache;
 use crate::partition::cost::consumer::{Consumer, FetchQuery};
-use crate::partition::draft::copy_nest;
 use crate::partition::program::{Slot, StepOrigin, StoredValue};
 use crate::partition::report::sampling::{MAX_COUNTED_DEVICES, Receipt};
-use crate::partition::tree_reduce;
+use crate::partition::{cost::cache, draft::copy_nest, tree_reduce};
 
 impl Classifier<'_> {
     /// Returns the report entry of a single reduction.

@@ -2,11 +2,9 @@
 //!
 //! All devices are counted, or a sample if there are many. Equal steps are sampled once.
 
-use crate::partition::boxes::volume;
-use crate::partition::cost::consumer::FetchQuery;
 use crate::partition::program::{Slot, SpmdProgram};
 use crate::partition::strided_box::{missing_volume, strided};
-use crate::partition::tree_reduce;
+use crate::partition::{boxes::volume, cost::consumer::FetchQuery, tree_reduce};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,10 +1,9 @@
 //! Golden tests of the fusion stage: the printed plan of ten programs, in shared memory.
 
-use crate::partition::buffers::index::row_major_strides;
-use crate::partition::buffers::lower::lower;
-use crate::partition::fusion::fuse;
-use crate::partition::fusion::row_groups::RowConstraints;
-use crate::partition::fusion::rows::fuse_rows;
+use crate::partition::{
+    buffers::index::row_major_strides, buffers::lower::lower, fusion::fuse,
+    fusion::row_groups::RowConstraints, fusion::rows::fuse_rows,
+};
 use crate::prelude::*;
 use expect_test::{Expect, expect};
 

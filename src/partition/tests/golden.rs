@@ -1,8 +1,7 @@
 //! Golden figures: bytes moved by views, products, stencils and loops, and partition time.
 
-use super::oracle::check;
-use super::plain::plain;
 use super::random::{part, product};
+use super::{oracle::check, plain::plain};
 use crate::DType::F32;
 use crate::core::{Mesh, Scalar, Shape, sharding::sub_axes::from_axes};
 use crate::ir::program::{

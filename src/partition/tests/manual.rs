@@ -1,7 +1,6 @@
 //! Tests per-device code: collectives, loops and branches, executed device by device.
 
-use super::oracle::check;
-use super::plain::plain;
+use super::{oracle::check, plain::plain};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::shard_map::shard_map;
 use crate::api::transform::{Lowered, cond, fori_loop, while_loop};

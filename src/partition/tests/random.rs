@@ -4,20 +4,17 @@
 //!
 //! `DRAFTS=300..5000 cargo test --lib random_programs` runs other seeds.
 
-use super::VERIFY;
-use super::oracle::check;
-use super::plain::plain;
+use super::{VERIFY, oracle::check, plain::plain};
 use crate::DType::{F32, I32};
 use crate::core::{DType, Precision, Scalar, Shape, SubAxes, SubAxis, sharding::sub_axes::num_shards};
 use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, OutOfBounds, Reducer, RowInput,
     RowKernel, RowKernelCall, RowOutputs, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange,
 };
-use crate::partition::assign::pipeline;
-use crate::partition::cost::compute::TransferPrices;
 use crate::partition::draft::{Draft, copy_nest, map_nest, reshape_nest};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, StepOrigin};
+use crate::partition::{assign::pipeline, cost::compute::TransferPrices};
 use ndarray::Axis;
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Elementwise code: each scalar instruction becomes one StableHLO operation or a few.
 
-use super::syntax::tensor;
 use super::writer::{Ssa, Writer, names, types};
-use super::{FaultResult, unsupported};
+use super::{FaultResult, syntax::tensor, unsupported};
 use crate::core::{DType, Scalar, StableHloForm};
 use crate::ir::program::{LoopNest, ScalarArg, ScalarCode, ScalarInst, ScalarOp};
 

@@ -1,8 +1,7 @@
 //! Writes a program's equations in order; nested programs are written inline.
 
-use super::shardings::unmade_sum_axes;
 use super::writer::{Ssa, Writer};
-use super::{Annotate, FaultResult, unsupported};
+use super::{Annotate, FaultResult, shardings::unmade_sum_axes, unsupported};
 use crate::core::{ArrayType, Error, Result};
 use crate::ir::program::{Control, Equation, Input, LoopNest, Op, Program};
 

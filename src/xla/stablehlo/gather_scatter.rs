@@ -1,9 +1,8 @@
 //! Writes gathers and scatters, and their simple forms with a single index.
 
-use super::FaultResult;
-use super::loop_nests::reducer_op;
 use super::syntax::{array, list};
 use super::writer::{Ssa, Writer};
+use super::{FaultResult, loop_nests::reducer_op};
 use crate::core::{DType, Scalar, util::small_sort};
 use crate::ir::program::{DynamicIndex, LoopNest, OutOfBounds, Reducer};
 

@@ -1,9 +1,8 @@
 //! Writes `shard_map` bodies, which compute on one device's blocks, and their collectives.
 
-use super::shardings::UnevenPolicy;
 use super::syntax::{join, list, quoted, tensor};
 use super::writer::{Ssa, Writer, names, types};
-use super::{FaultResult, unsupported};
+use super::{FaultResult, shardings::UnevenPolicy, unsupported};
 use crate::core::{ArrayType, Axes, Axis, DType, Mesh, Result, Scalar, Spec, util::small_sort};
 use crate::ir::program::{ManualCollective, ShardMapping};
 

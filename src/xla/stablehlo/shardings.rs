@@ -165,10 +165,7 @@ impl Writer {
         ty: &ArrayType,
         from: &[Axis],
     ) -> FaultResult<Ssa> {
-        let open = match pin.explicit_only {
-            true => (0..ty.rank()).collect(),
-            false => pin.open_dims.clone(),
-        };
+        let open = if pin.explicit_only { (0..ty.rank()).collect() } else { pin.open_dims.clone() };
         // the constraint moves data: the result is unreduced only where the operand was
         let (spec, unreduced) = self.known_to_xla(pin.spec, from);
         let at = self.spec(&pin.mesh, spec, ty, &open, UnevenPolicy::Open)?;

@@ -2,8 +2,7 @@
 
 use super::spmd;
 use crate::Error;
-use crate::exec::runtime::device_threads::end_idle_threads;
-use crate::exec::runtime::sync::explore;
+use crate::exec::{runtime::device_threads::end_idle_threads, runtime::sync::explore};
 use crate::prelude::*;
 use ndarray::{Array1, ArrayView1, array};
 use shuttle::thread;

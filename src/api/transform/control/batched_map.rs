@@ -1,7 +1,6 @@
 //! `map` in batches: a loop over batches whose slices are computed simultaneously.
 
-use super::ReturnedTree;
-use super::loops::map_at;
+use super::{ReturnedTree, loops::map_at};
 use crate::api::array::{Array, concat};
 use crate::api::transform::vmap::{VmapOptions, vmap_at};
 use crate::api::tree::{self, Args, Output, collect};
@@ -62,10 +61,7 @@ pub fn map_with<X: Args, R: Output>(xs: X, f: impl Fn(X::Owned) -> R, options: M
     let batched = tree::map(&part(0, whole), |x| split_batches(x, whole / size, size));
     let batches = map_at(batched, &|batch| Ok(together(&batch)), call);
     let done: R::Tree = tree::map(&batches, |y| merge_batches(y, whole));
-    if whole == n {
-        return done;
-    }
-    tree::map2(&done, &together(&part(whole, n)), |a, b| concat([a, b], 0))
+    if whole == n { done } else { tree::map2(&done, &together(&part(whole, n)), |a, b| concat([a, b], 0)) }
 }
 
 /// Splits the first dimension in two.

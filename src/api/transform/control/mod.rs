@@ -97,10 +97,8 @@ impl<T: Tree> ReturnedTree<T> {
     /// The error is also recorded in the surrounding trace.
     pub(crate) fn poisoned(&self, error: &Error) -> T {
         let _ = poison(error.clone());
-        match &*self.0.borrow() {
-            Some(like) => poisoned_tree(like, error),
-            None => T::filled_with(error),
-        }
+        let Some(like) = &*self.0.borrow() else { return T::filled_with(error) };
+        poisoned_tree(like, error)
     }
 }
 

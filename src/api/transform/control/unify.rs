@@ -131,15 +131,12 @@ fn suggest_carry_fixes(
         ErrorKind::Dtype => fault.help(format!("convert at the end of the body: `{back}`")),
         ErrorKind::Varying => {
             let more = is.varying.without(&was.varying);
-            match more.is_empty() {
-                true => {
+            if more.is_empty() {
                     let fewer = was.varying.without(&is.varying).quoted();
                     fault.help(format!(
                         "the body makes it the same on all devices: at its end, make it vary again: `.pvary({fewer})`"
                     ))
-                }
-                false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", more.quoted())),
-            }
+                } else { fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", more.quoted())) }
         }
         ErrorKind::Sharding if **keeps => fault
             .help(format!("begin with that sharding: `{begin}` on the first value"))

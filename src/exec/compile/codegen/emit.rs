@@ -1,11 +1,9 @@
 //! Emits the instructions of a cell (see `segments`): assigns registers, and adds loads and stores.
 
 use super::cell::{CellCode, DeferredStore, NodePlan, NodeTarget};
-use super::interpreter;
-use super::peephole::FusedPair;
 use super::tile_program::{Instruction, TileProgram, TileSegment, TileStep, WeightedSumInstr};
 use super::values::{ExprGraph, ExprNode, InstrOp, MemAccess, POSITION_SLOT, instr_ns_per_element};
-use super::weighted_sum::WeightedTerms;
+use super::{interpreter, peephole::FusedPair, weighted_sum::WeightedTerms};
 use crate::core::{DType, Error, Result};
 use crate::ir::program::ScalarOp;
 use crate::kernels::{self, BroadcastOp, FoldInput, MAX_TERMS, SliceKernel, TermFactors};
@@ -105,10 +103,8 @@ impl Emitter {
     }
     /// Returns the operand of the access, or a free register if there is none.
     fn target_operand(&mut self, m: Option<MemAccess>) -> u16 {
-        match m {
-            Some(m) => self.mem_operand(m),
-            None => self.alloc_register(),
-        }
+        let Some(m) = m else { return self.alloc_register() };
+        self.mem_operand(m)
     }
     /// Appends a copy from operand `s` to operand `d`.
     fn push_copy(&mut self, d: u16, s: u16, dtype: DType, stream: bool) -> Result<()> {

@@ -4,10 +4,9 @@
 //! boxes in between are the cells. Within a cell every operand is one affine access or a constant,
 //! so no tile needs a mask.
 
-use super::cell::DeferredStore;
-use super::emit;
 use super::tile_program::{SegmentBox, TileProgram, TileSegment};
 use super::values::{ExprGraph, MemAccess, POSITION_SLOT};
+use super::{cell::DeferredStore, emit};
 use crate::core::{DType, Result, Scalar, util::small_sort};
 use crate::exec::compile::fusion::{FusionMember, FusionPlan, FusionRoot};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};

@@ -1,7 +1,6 @@
 //! Gathers and scatters of many contiguous rows without windows, a batch of rows at a time.
 
-use super::general::fill;
-use super::{BoundIndex, BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget};
+use super::{BoundIndex, BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget, general::fill};
 use crate::core::DType;
 use crate::exec::compile::element_word::ElementWord;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};

@@ -2,10 +2,9 @@
 
 use super::{BoundIndex, BoundPartial, GatherScatterKernel, LoopBox, RowMethod, RowOwnership, ScatterTarget};
 use crate::core::util::small_sort;
-use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::ir::{BufferProgram, GatherScatterOp, OperandAccess, ShardBox};
-use crate::exec::compile::task_kernel::TaskKernel;
+use crate::exec::{compile::codegen::values::scalar_bits, compile::task_kernel::TaskKernel};
 use crate::ir::program::{OutOfBounds, Reducer, Source};
 use crate::kernels;
 use crate::partition::Slot;

@@ -1,7 +1,6 @@
 //! The implementations of gathers and scatters, and the choice among them.
 
-use super::batched::BatchedRows;
-use super::{GatherScatterKernel, LoopBox};
+use super::{GatherScatterKernel, LoopBox, batched::BatchedRows};
 use crate::core::DType;
 use crate::ir::program::Reducer;
 use crate::kernels::AddSorted;

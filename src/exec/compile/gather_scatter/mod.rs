@@ -17,10 +17,9 @@ mod method;
 mod single_row;
 mod sorted_add;
 
-use super::codegen::interpreter::Scratch;
-use super::element_word::with_word;
 use super::index::{LoopVec, MAX_LOOPS};
 use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
+use super::{codegen::interpreter::Scratch, element_word::with_word};
 use crate::core::DType;
 use crate::kernels::{IndexSpec, SliceKernel as Fun};
 use batched::BatchedRows;

@@ -3,11 +3,9 @@
 //! A task sorts the updates of the rows that it owns. (The general path copies a row first, and
 //! then reads and writes it in memory again for each update.)
 
-use super::batched::BatchedRows;
-use super::{BoundPartial, GatherScatterKernel, RowOwnership};
+use super::{BoundPartial, GatherScatterKernel, RowOwnership, batched::BatchedRows};
 use crate::core::DType;
-use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::task_kernel::KernelTask;
+use crate::exec::{compile::codegen::interpreter::Scratch, compile::task_kernel::KernelTask};
 use crate::ir::program::Reducer;
 use crate::kernels::{self, AddCursor, AddSorted, PickedRows, SortedUpdatesView};
 

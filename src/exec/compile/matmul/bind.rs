@@ -3,12 +3,11 @@
 use super::{ContractionBlock, MatmulKernel, MatrixOperand};
 use crate::core::{DType, Error, Result};
 use crate::exec::compile::codegen::segments::{self, CodegenRequest};
-use crate::exec::compile::codegen::tile_program::TileProgram;
-use crate::exec::compile::codegen::values::scalar_bits;
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::exec::compile::index::LoopVec;
-use crate::exec::compile::ir::ReductionLoops;
-use crate::exec::runtime::thread_pool;
+use crate::exec::{
+    compile::codegen::tile_program::TileProgram, compile::codegen::values::scalar_bits,
+    compile::index::LoopVec, compile::ir::ReductionLoops, runtime::thread_pool,
+};
 use crate::ir::program::{ScalarArg, ScalarOp, Source};
 use crate::kernels::gemm::{PANEL_TERMS, ProductKind};
 use crate::partition::Slot;

@@ -1,10 +1,9 @@
 //! Runs matmuls a batch of rows at a time, for values whose rows stay in cache (row fusion).
 
 use super::MatmulKernel;
-use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::index::MAX_LOOPS;
 #[cfg(doc)]
 use crate::exec::compile::task_kernel::TaskKernel;
+use crate::exec::{compile::codegen::interpreter::Scratch, compile::index::MAX_LOOPS};
 use crate::partition::fusion::RowDims;
 
 impl MatmulKernel {

@@ -1,8 +1,7 @@
 //! Pass 6: binds the groups of a program to memory.
 
-use super::control::NestedPlan;
 use super::planner::{PlanScope, Planner};
-use super::{BufferLocation, NodeInfo, NodeKernel, PlanNode, PrintKernel, PrintValue};
+use super::{BufferLocation, NodeInfo, NodeKernel, PlanNode, PrintKernel, PrintValue, control::NestedPlan};
 use crate::core::{Axes, Result};
 use crate::exec::compile::elementwise::{self, ElementwiseKernel};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};

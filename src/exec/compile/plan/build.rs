@@ -1,19 +1,14 @@
 //! Passes 6, 8 and 9: builds an execution plan, with each group bound to memory as a node.
 
 use super::bind::{BoundGroup, task_nodes};
-use super::control::NestedPlan;
 use super::planner::{PlanScope, Planner};
-use super::result_views::result_view;
-use super::reuse;
 use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
-    PlanNode, ResultPlan,
+    PlanNode, ResultPlan, control::NestedPlan, result_views::result_view, reuse,
 };
 use crate::core::{Error, ErrorKind, Fault, PrintedStage, Result};
 use crate::exec::compile::fusion::{self, FusionPlan};
-use crate::exec::compile::index::row_major_strides;
-use crate::exec::compile::ir::BufferProgram;
-use crate::exec::compile::lower;
+use crate::exec::{compile::index::row_major_strides, compile::ir::BufferProgram, compile::lower};
 use crate::partition::{Slot, SpmdProgram};
 
 /// Compiles a program; the memory of inputs that are `donated` may be written.
@@ -88,10 +83,8 @@ fn too_many_bytes(p: &SpmdProgram) -> Error {
         let most = step.outputs().into_iter().map(bytes).max()?;
         Some((most, why, why.location?))
     });
-    match made.max_by_key(|m| m.0) {
-        Some((_, why, location)) => error.with_location(&why.op, location),
-        None => error,
-    }
+    let Some((_, why, location)) = made.max_by_key(|m| m.0) else { return error };
+    error.with_location(&why.op, location)
 }
 
 impl Planner {

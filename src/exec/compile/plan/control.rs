@@ -1,14 +1,12 @@
 //! Plans nested programs (loops and branches), whose slots follow those of the program around them.
 
 use super::planner::{PlanScope, Planner};
-use super::reuse;
 use super::{
-    BranchKernel, BufferLocation, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, WhileKernel,
+    BranchKernel, BufferLocation, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, WhileKernel, reuse,
 };
 use crate::core::Result;
-use crate::exec::compile::arena;
-use crate::exec::compile::fusion;
 use crate::exec::compile::ir::{BranchOp, BufferOp, BufferProgram, Carry, LoopOp, WhileOp};
+use crate::exec::{compile::arena, compile::fusion};
 use crate::partition::Slot;
 use std::ops::Range;
 

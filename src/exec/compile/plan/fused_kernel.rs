@@ -4,9 +4,8 @@ use super::NodeInfo;
 use super::bind::{BoundGroup, GroupKernel};
 use super::row_exec::{FusedStage, MatmulStages, RowFusionKernel, ScratchBuffer, pack_scratch};
 use crate::exec::compile::row_program::RowProgram;
-use crate::partition::Slot;
-use crate::partition::fusion::policy::BATCH_CACHE_BYTES;
 use crate::partition::fusion::{MatmulNeighbours, RowFusion};
+use crate::partition::{Slot, fusion::policy::BATCH_CACHE_BYTES};
 
 impl RowFusion {
     /// Returns the row program of these stages, if possible; `strip` says which slots are scratch.

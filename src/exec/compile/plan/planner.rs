@@ -1,7 +1,6 @@
 //! The state of planning, which the passes over a program share.
 
-use super::BufferLocation;
-use super::reuse::BufferReuse;
+use super::{BufferLocation, reuse::BufferReuse};
 
 /// The state of planning.
 #[derive(Default)]

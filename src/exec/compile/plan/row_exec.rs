@@ -2,13 +2,12 @@
 
 use crate::core::util::small_sort;
 use crate::exec::compile::codegen::interpreter::{self, Scratch};
-use crate::exec::compile::codegen::tile_program::TileProgram;
-use crate::exec::compile::gather_scatter::GatherScatterKernel;
-use crate::exec::compile::index::MAX_LOOPS;
-use crate::exec::compile::matmul::MatmulKernel;
-use crate::exec::compile::reduction::ReductionKernel;
-use crate::exec::compile::row_program::RowProgram;
 use crate::exec::compile::task_kernel::{KernelTask, SlotAccess, TaskKernel};
+use crate::exec::{
+    compile::codegen::tile_program::TileProgram, compile::gather_scatter::GatherScatterKernel,
+    compile::index::MAX_LOOPS, compile::matmul::MatmulKernel, compile::reduction::ReductionKernel,
+    compile::row_program::RowProgram,
+};
 use crate::kernels::AddCursor;
 use crate::partition::fusion::RowDims;
 

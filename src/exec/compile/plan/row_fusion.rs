@@ -7,9 +7,8 @@ use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::compile::gather_scatter::GatherScatterKernel;
 use crate::exec::compile::ir::BufferOp;
 use crate::exec::compile::task_kernel::TaskKernel;
-use crate::partition::Slot;
 use crate::partition::fusion::row_groups::{GatherRows, RowConstraints, ScatterRows};
-use crate::partition::fusion::rows::fuse_rows;
+use crate::partition::{Slot, fusion::rows::fuse_rows};
 
 impl Planner {
     /// Finds the chains of groups that run a batch of rows at a time.

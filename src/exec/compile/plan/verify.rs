@@ -2,9 +2,7 @@
 //!
 //! Lifetimes are taken from the operations that run, not from the allocation requests.
 
-use super::bind::BoundGroup;
-use super::scatter_chains::ScatterChains;
-use super::{BufferLocation, ExecutionPlan, NodeKernel};
+use super::{BufferLocation, ExecutionPlan, NodeKernel, bind::BoundGroup, scatter_chains::ScatterChains};
 use crate::core::util::small_sort;
 use crate::exec::compile::fusion::FusionPlan;
 use std::cmp::Reverse;

@@ -17,21 +17,16 @@ pub(crate) mod tests;
 use super::threads::{self, ProgramDevices};
 use super::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
 use crate::core::{DType, Error, Fault, Result, Shape};
-use crate::exec::compile;
-use crate::exec::compile::codegen::interpreter;
-use crate::exec::compile::flush_subnormals::flush_subnormals;
 use crate::exec::compile::plan::{BufferLocation, CompiledPlan, DonatedBuffer, DonationPurpose, ResultPlan};
-use crate::exec::runtime::clock::nanoseconds;
-use crate::exec::runtime::park::Signal;
-use crate::exec::runtime::print_queue::PrintQueue;
-use crate::exec::runtime::sync::atomic::AtomicUsize;
-use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::{Worker, thread_pool};
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
-use crate::kernels::buffer::Guards;
-use crate::kernels::flush_mode::FlushMode;
-use crate::partition::plan::Timeline;
-use crate::partition::{Slot, SpmdProgram};
+use crate::exec::{
+    compile, compile::codegen::interpreter, compile::flush_subnormals::flush_subnormals,
+    runtime::clock::nanoseconds, runtime::park::Signal, runtime::print_queue::PrintQueue,
+    runtime::sync::atomic::AtomicUsize, runtime::sync::atomic::Ordering::Relaxed,
+};
+use crate::kernels::{buffer::Guards, flush_mode::FlushMode};
+use crate::partition::{Slot, SpmdProgram, plan::Timeline};
 use run::{RunMark, Runner};
 use smallvec::SmallVec;
 use std::fmt::Write;

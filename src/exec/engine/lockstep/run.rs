@@ -5,19 +5,17 @@
 //! by all workers.
 
 use crate::core::DType;
-use crate::exec::compile::codegen::interpreter::Scratch;
 use crate::exec::compile::plan::{
     BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode, PrintKernel,
     WhileKernel,
 };
-use crate::exec::compile::task_kernel::KernelTask;
 use crate::exec::display::print::{PrintArgument, print_text};
-use crate::exec::runtime::clock::nanoseconds;
-use crate::exec::runtime::print_queue::PrintQueue;
-use crate::exec::runtime::sync::atomic::AtomicUsize;
-use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
-use crate::exec::runtime::thread_pool::Worker;
 use crate::exec::runtime::{ArrayData, Buffer};
+use crate::exec::{
+    compile::codegen::interpreter::Scratch, compile::task_kernel::KernelTask, runtime::clock::nanoseconds,
+    runtime::print_queue::PrintQueue, runtime::sync::atomic::AtomicUsize,
+    runtime::sync::atomic::Ordering::Relaxed, runtime::thread_pool::Worker,
+};
 use crate::kernels::flush_mode::FlushMode;
 use std::sync::Arc;
 

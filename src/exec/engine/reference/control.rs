@@ -1,7 +1,6 @@
 //! Control steps of the reference engine.
 
-use super::value::ReferenceValue;
-use super::{Values, num_partials, ravel, run, slot_value, slot_values, unravel};
+use super::{Values, num_partials, ravel, run, slot_value, slot_values, unravel, value::ReferenceValue};
 use crate::core::{DType, Scalar, SubAxes};
 use crate::partition::{Slot, SpmdProgram, Step};
 use std::rc::Rc;

@@ -1,7 +1,6 @@
 //! Gather and scatter, straight from their definitions.
 
-use super::value::ReferenceValue;
-use super::{ElementReader, for_each_index, ravel, scalar};
+use super::{ElementReader, for_each_index, ravel, scalar, value::ReferenceValue};
 use crate::core::Scalar;
 use crate::ir::program::{DynamicIndex, LoopNest, Reducer};
 

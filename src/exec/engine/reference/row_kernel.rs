@@ -1,7 +1,6 @@
 //! Row kernels: copies the operands to dense arrays and runs the kernel on all rows at once.
 
-use super::value::ReferenceValue;
-use super::{ElementReader, for_each_index, ravel, scalar};
+use super::{ElementReader, for_each_index, ravel, scalar, value::ReferenceValue};
 use crate::core::{Scalar, ScalarElement, types::with_dtype};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{LoopNest, RowInput, RowKernelCall, RowOutput, RowOutputs};

@@ -1,9 +1,8 @@
 //! Parking on a condition variable, for every system; threads have no affinity here.
 
 use super::Park;
-use crate::exec::runtime::sync::atomic::AtomicU32;
-use crate::exec::runtime::sync::atomic::Ordering::SeqCst;
 use crate::exec::runtime::sync::{Condvar, Mutex};
+use crate::exec::{runtime::sync::atomic::AtomicU32, runtime::sync::atomic::Ordering::SeqCst};
 use std::time::Duration;
 
 /// Parks threads on a condition variable.

@@ -1,13 +1,10 @@
 //! Shuttle tests: the thread pool, device threads, mailboxes and the deadlock detector under many
 //! thread schedules.
 
-use super::deadlock::Wait;
 use super::device_threads::{catch_panic, end_idle_threads, on_threads_without_hooks};
 use super::mailbox::{EarlyMessages, Mailbox, Network, Tag};
-use super::park::Signal;
 use super::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use super::sync::explore;
-use super::thread_pool::ThreadPool;
+use super::{deadlock::Wait, park::Signal, sync::explore, thread_pool::ThreadPool};
 use crate::core::{Axes, Axis, Error, Result};
 use shuttle::thread;
 use std::panic::resume_unwind;

@@ -1,15 +1,13 @@
 //! The Fourier transforms over the last dimensions.
 
 use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Scalar, Shape};
-use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{DTypeClass, Unary};
-use crate::ir::ops::slicing::Pad;
-use crate::ir::ops::structural::linear_jvp;
 use crate::ir::program::{
     Access, AccessPiece, AffineExpr, BatchedOp, Builder, Compute, Dim, DimMap, ExplicitRule, Factors,
     FftType, Linearity, LoopNest, NamedOp, Primitive, RowKernelCall, Source, StridedRange, Tangents,
     TransposeArgs, TypedOperand, Value, VmapArgs, typing::cotangent_type,
 };
+use crate::ir::{ops::dim_check::arity, ops::slicing::Pad, ops::structural::linear_jvp};
 pub use crate::kernels::row::fft::FftKind;
 use crate::kernels::row::fft::{FftKernel, RowSizes};
 use std::sync::Arc;
@@ -107,10 +105,8 @@ impl Primitive for Fft {
     }
     linear_jvp!();
     /// Returns the cotangent of the operand, which is the real part of the transposed transform.
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         let same = |b: &mut Builder, kind, ct: &Value| {
             let prim = Fft { kind, lengths: self.lengths.clone() };

@@ -40,17 +40,15 @@ fn check_axis(axis: usize, operands: &[TypedOperand]) -> Result<(), Fault> {
 /// Returns an error if the operands have different shapes.
 fn check_one_shape(operands: &[TypedOperand]) -> Result<(), Fault> {
     let first = &operands[0].ty.shape;
-    match operands.iter().position(|o| o.ty.shape != *first) {
-        None => Ok(()),
-        Some(k) => Err(fault!(
-            Shape,
-            "operand {} has shape {}, operand {} has {first}: they must be of one shape",
-            operands[k].user_index(k),
-            operands[k].ty.shape,
-            operands[0].user_index(0),
-        )
-        .help(format!("repeat operand {}: `.broadcast_to({first})`", operands[k].user_index(k)))),
-    }
+    let Some(k) = operands.iter().position(|o| o.ty.shape != *first) else { return Ok(()) };
+    Err(fault!(
+        Shape,
+        "operand {} has shape {}, operand {} has {first}: they must be of one shape",
+        operands[k].user_index(k),
+        operands[k].ty.shape,
+        operands[0].user_index(0),
+    )
+    .help(format!("repeat operand {}: `.broadcast_to({first})`", operands[k].user_index(k))))
 }
 
 /// Returns one loop per dimension, shared by all operands and results.

@@ -1,7 +1,6 @@
 //! Linear recurrences along a dimension: hᵢ = aᵢ·hᵢ₋₁ + bᵢ.
 
-use super::scan::accumulator_dtype;
-use super::{check_axis, check_one_shape, factors, row_loop_nest};
+use super::{check_axis, check_one_shape, factors, row_loop_nest, scan::accumulator_dtype};
 use crate::core::{
     ArrayType, Axes, DType, Element, ErrorKind, Fault, Result, Scalar, Shape, TypePart, types::with_dtype,
 };
@@ -74,10 +73,8 @@ impl Primitive for Recurrence {
         let Some(gain) = b.add_optional(by_decay, tangents[1].clone())? else { return Ok(vec![None]) };
         Ok(vec![Some(b.recurrence(&operands[0], &gain, self.axis, self.reverse)?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, cotangents, .. } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let Some(decay) = &operands[0] else { return Err(not_linear_error("recurrence")) };
         // the transposed recurrence runs from the other end, and each element decays by the factor

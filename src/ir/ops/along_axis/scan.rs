@@ -5,14 +5,13 @@
 
 use super::{check_axis, factors, row_loop_nest};
 use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, types::with_dtype};
-use crate::ir::ops::dim_check::arity;
 use crate::ir::ops::elementwise::{Binary, DTypeClass};
-use crate::ir::ops::slicing::Pad;
 use crate::ir::program::{
     BatchedOp, Builder, Factors, JvpArgs, Linearity, LoopNest, NamedOp, ParallelRowKernel, Primitive,
     Reducer, RowInput, RowKernel, RowOutput, RowOutputs, RowSharding, Tangents, TransposeArgs, TypedOperand,
     Value, VmapArgs, parallel_unless_wasm, typing::not_linear_error,
 };
+use crate::ir::{ops::dim_check::arity, ops::slicing::Pad};
 pub use crate::kernels::row::prefix_sum::CumulativeOp;
 use crate::kernels::row::prefix_sum::{self, ScanElement, ScanMode};
 use ndarray::{Ix1, s};

@@ -2,12 +2,11 @@
 
 use super::{check_axis, row_loop_nest};
 use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Shape};
-use crate::ir::ops::dim_check::arity;
-use crate::ir::ops::elementwise::DTypeClass;
 use crate::ir::program::{
     BatchedOp, Dim, Factors, JvpArgs, Linearity, LoopNest, NamedOp, Primitive, Tangents, TransposeArgs,
     TypedOperand, VmapArgs, typing::not_linear_error,
 };
+use crate::ir::{ops::dim_check::arity, ops::elementwise::DTypeClass};
 use crate::kernels::row::top_k::TopKKernel;
 use std::sync::Arc;
 

@@ -7,12 +7,11 @@ use super::{
     CollectiveGroup, VaryingState, collective_common, dim_after_split, passthrough_factors, transpose_rule,
 };
 use crate::core::{ArrayType, DType, Fault, Result, Shape};
-use crate::ir::ops::dim_check::format_list;
-use crate::ir::ops::structural::linear_jvp;
 use crate::ir::program::{
     BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Tangents, TypedOperand,
     VmapArgs,
 };
+use crate::ir::{ops::dim_check::format_list, ops::structural::linear_jvp};
 use std::sync::Arc;
 
 /// The collective that splits one dimension and concatenates received blocks: `all_to_all`.

@@ -8,12 +8,11 @@ use super::{
     varying_fault,
 };
 use crate::core::{ArrayType, DType, Fault, Result, Shape};
-use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::ops::structural::linear_jvp;
 use crate::ir::program::{
     BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Tangents, TypedOperand,
     VmapArgs,
 };
+use crate::ir::{ops::elementwise::DTypeClass, ops::structural::linear_jvp};
 use std::sync::Arc;
 
 /// The varying state of an `all_gather` result.

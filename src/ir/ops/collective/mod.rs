@@ -127,14 +127,12 @@ impl CollectiveGroup {
     fn common_state(&self, name: &str, x: &ArrayType) -> Result<VaryingState, Fault> {
         let mut states = self.axes.iter().map(|a| (a, CollectiveGroup::state_of(x, a)));
         let Some((first, state)) = states.next() else { return Ok(VaryingState::Varying) };
-        match states.find(|s| s.1 != state) {
-            None => Ok(state),
-            Some((other, differs)) => Err(fault!(Varying, "{name} over {} needs one state over all of them, but the operand is {} over {first} and {} over {other}",
+        let Some((other, differs)) = states.find(|s| s.1 != state) else { return Ok(state) };
+        Err(fault!(Varying, "{name} over {} needs one state over all of them, but the operand is {} over {first} and {} over {other}",
                 self.axes,
                 state.name(),
                 differs.name())
-            .help("cast it over the axis that differs first, or name the axes one by one")),
-        }
+            .help("cast it over the axis that differs first, or name the axes one by one"))
     }
     /// Returns an error if the value cannot be cast to varying over the axes.
     fn check_may_vary(&self, name: &str, x: &ArrayType) -> Result<(), Fault> {

@@ -65,10 +65,8 @@ impl CustomPrim {
         Ok(BackwardProgram { program: Arc::new(program), residuals: reads })
     }
     /// Returns the tangents of the results.
-    pub(super) fn jvp_rule(
-        &self,
-        JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>,
-    ) -> Result<Tangents> {
+    pub(super) fn jvp_rule(&self, args: JvpArgs<'_>) -> Result<Tangents> {
+        let JvpArgs { builder: b, operands, tangents, outputs } = args;
         let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
         // VJP rules are defined for floats only.
         let complex = |v: &Value| v.ty.dtype.is_complex();
@@ -116,10 +114,8 @@ impl Primitive for CustomLin {
     fn jvp(&self, JvpArgs { builder: b, .. }: JvpArgs<'_>) -> Result<Tangents> {
         Err(self.reverse_only_error(b))
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, cotangents, .. } = args;
         let known = self.backward.residuals.len();
         let residuals: Option<Vec<Value>> = operands[..known].iter().cloned().collect();
         let Some(mut inputs) = residuals else {

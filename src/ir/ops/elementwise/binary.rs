@@ -3,13 +3,14 @@
 //! Operands broadcast against each other. A function is one scalar instruction, or is composed of
 //! several instructions by a [`CodeBuilder`].
 
-use super::code_builder::CodeBuilder;
-use super::{DTypeClass, Unary, broadcast_shapes, common_dtype, factors, loop_nest};
+use super::{
+    DTypeClass, Unary, broadcast_shapes, code_builder::CodeBuilder, common_dtype, factors, loop_nest,
+};
 use crate::core::{ArrayType, DType, Fault, Result, ResultDType, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::{
-    BatchedOp, Builder, Factors, Input, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg,
-    ScalarCode, ScalarOp, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs, typing::not_linear_error,
+    Builder, Factors, Input, JvpArgs, Linearity, LoopNest, Primitive, ScalarArg, ScalarCode, ScalarOp,
+    Tangents, TransposeArgs, TypedOperand, Value, typing::not_linear_error,
 };
 use std::sync::Arc;
 
@@ -245,9 +246,7 @@ impl Primitive for Binary {
         let dtype = self.fun().and_then(|op| op.info().result.for_operand(dtype)).unwrap_or(dtype);
         Ok(vec![(dtype, shape)])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        factors(operands, &results[0].1)
-    }
+    elementwise_rules!();
     fn linearity(&self) -> Linearity {
         match self {
             Binary::Add | Binary::Sub | Binary::Complex => Linearity::Joint,
@@ -255,9 +254,6 @@ impl Primitive for Binary {
             Binary::Div => Linearity::Quotient,
             _ => Linearity::None,
         }
-    }
-    fn priority(&self) -> Priority {
-        Priority::Elementwise
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let (x, y, z) = (&operands[0], &operands[1], &outputs[0]);
@@ -274,10 +270,8 @@ impl Primitive for Binary {
         }
         Ok(vec![sum])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let mut result = vec![None, None];
         for k in (0..2).filter(|k| operands[*k].is_none()) {
@@ -305,9 +299,6 @@ impl Primitive for Binary {
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let to = results[0].dtype.storage();
         vec![loop_nest(operands, &results[0], self.code(operands[0].dtype.storage(), to))]
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::broadcasting(Arc::new(*self))
     }
 }
 

@@ -36,14 +36,10 @@ impl CodeBuilder {
     }
     /// Returns operand `k`, converted to the element type of the computation.
     pub(super) fn operand(&mut self, k: usize) -> ScalarArg {
-        match self.storage_dtype == self.compute_dtype {
-            true => ScalarArg::Access(k),
-            false => self.code.push(
-                ScalarOp::Convert,
-                self.storage_dtype,
-                self.compute_dtype,
-                &[ScalarArg::Access(k)],
-            ),
+        if self.storage_dtype == self.compute_dtype {
+            ScalarArg::Access(k)
+        } else {
+            self.code.push(ScalarOp::Convert, self.storage_dtype, self.compute_dtype, &[ScalarArg::Access(k)])
         }
     }
     /// Returns a constant.

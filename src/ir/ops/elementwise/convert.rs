@@ -2,12 +2,11 @@
 
 use super::{Unary, factors, loop_nest};
 use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Result, Scalar, Shape, TypePart};
-use crate::ir::ops::dim_check::arity;
-use crate::ir::ops::structural::no_derivative;
 use crate::ir::program::{
-    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg, ScalarCode, ScalarOp,
-    Tangents, TransposeArgs, TypedOperand, VmapArgs, typing,
+    Factors, JvpArgs, Linearity, LoopNest, Primitive, ScalarArg, ScalarCode, ScalarOp, Tangents,
+    TransposeArgs, TypedOperand, typing,
 };
+use crate::ir::{ops::dim_check::arity, ops::structural::no_derivative};
 use std::sync::Arc;
 
 /// The conversion of values to another element type: `convert_element_type{dtype}`.
@@ -53,9 +52,7 @@ impl Primitive for Convert {
         }
         Ok(vec![(self.dtype, ty.shape.clone())])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        factors(operands, &results[0].1)
-    }
+    elementwise_rules!();
     fn linearity(&self) -> Linearity {
         // Truncation is not linear: a sum of truncated floats is not the truncated sum.
         if self.dtype.is_inexact() { Linearity::Joint } else { Linearity::None }
@@ -79,19 +76,14 @@ impl Primitive for Convert {
         .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none())))
         .highlight(0, TypePart::Sets))
     }
-    fn priority(&self) -> Priority {
-        Priority::Elementwise
-    }
     fn jvp(&self, JvpArgs { builder: b, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![match &tangents[0] {
             Some(t) if self.dtype.is_inexact() && t.ty.dtype.is_inexact() => Some(b.convert(t, self.dtype)?),
             _ => None,
         }])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         Ok(vec![match &cotangents[0] {
             Some(ct) if ct.ty.dtype.is_complex() && !types[0].dtype.is_complex() => {
                 let re = b.unary(Unary::Real, ct)?;
@@ -111,9 +103,6 @@ impl Primitive for Convert {
         let re = insts.push(ScalarOp::Convert, from, to.real(), &[ScalarArg::Access(0)]);
         insts.push(ScalarOp::Complex, to.real(), to, &[re, ScalarArg::Const(Scalar::Float(0.0))]);
         vec![loop_nest(operands, &results[0], insts)]
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::broadcasting(Arc::new(*self))
     }
 }
 
@@ -142,18 +131,10 @@ impl Primitive for Bitcast {
         }
         Ok(vec![(to, ty.shape.clone())])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        factors(operands, &results[0].1)
-    }
-    fn priority(&self) -> Priority {
-        Priority::Elementwise
-    }
+    elementwise_rules!();
     no_derivative!("bitcast_convert_type");
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         conversion_nest(ScalarOp::Bitcast, operands, results)
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::broadcasting(Arc::new(*self))
     }
 }
 

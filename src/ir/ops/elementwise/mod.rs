@@ -4,6 +4,21 @@
 //! broadcast as in NumPy. This module has the rules that all of them share: checks of element
 //! types, broadcasting, factors, and loop nests.
 
+/// Defines the rules that elementwise primitives share: loops, priority and batching.
+macro_rules! elementwise_rules {
+    () => {
+        fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+            factors(operands, &results[0].1)
+        }
+        fn priority(&self) -> crate::ir::program::Priority {
+            crate::ir::program::Priority::Elementwise
+        }
+        fn vmap(&self, _: &crate::ir::program::VmapArgs<'_>) -> crate::ir::program::BatchedOp {
+            crate::ir::program::BatchedOp::broadcasting(Arc::new(*self))
+        }
+    };
+}
+
 mod binary;
 mod code_builder;
 mod convert;
@@ -67,12 +82,11 @@ pub(super) fn common_dtype(operands: &[TypedOperand], from: usize) -> Result<DTy
             )
             .highlight(from, TypePart::Dtype)
             .highlight(k, TypePart::Dtype);
-            return Err(match first == DType::Key || other == DType::Key {
-                true => fault.help("the two words of a key are numbers: `key.data()`"),
-                false => {
-                    let narrow = operands[narrow].user_index(narrow);
-                    fault.help(format!("convert operand {narrow}: `.astype({to:?})`"))
-                }
+            return Err(if first == DType::Key || other == DType::Key {
+                fault.help("the two words of a key are numbers: `key.data()`")
+            } else {
+                let narrow = operands[narrow].user_index(narrow);
+                fault.help(format!("convert operand {narrow}: `.astype({to:?})`"))
             });
         }
     }

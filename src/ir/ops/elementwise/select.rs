@@ -83,10 +83,8 @@ impl Primitive for Select {
             _ => None,
         }])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None; 3]) };
         let Some(which) = &operands[0] else { return Err(not_linear_error("select")) };
         let zero = b.zero_like(&ct.ty)?;

@@ -3,13 +3,12 @@
 //! A function is one scalar instruction, or is composed of several instructions by a
 //! [`CodeBuilder`].
 
-use super::code_builder::CodeBuilder;
-use super::{DTypeClass, factors, loop_nest};
+use super::{DTypeClass, code_builder::CodeBuilder, factors, loop_nest};
 use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::ops::dim_check::arity;
 use crate::ir::program::{
-    BatchedOp, Factors, JvpArgs, Linearity, LoopNest, Primitive, Priority, ScalarArg, ScalarCode, ScalarOp,
-    Tangents, TransposeArgs, TypedOperand, VmapArgs, typing::not_linear_error,
+    Factors, JvpArgs, Linearity, LoopNest, Primitive, ScalarArg, ScalarCode, ScalarOp, Tangents,
+    TransposeArgs, TypedOperand, typing::not_linear_error,
 };
 use std::sync::Arc;
 
@@ -170,17 +169,12 @@ impl Primitive for Unary {
         }
         Ok(vec![(self.result_dtype(ty.dtype), ty.shape.clone())])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        factors(operands, &results[0].1)
-    }
+    elementwise_rules!();
     fn linearity(&self) -> Linearity {
         match self {
             Unary::Neg | Unary::StopGradient | Unary::Real | Unary::Imag | Unary::Conj => Linearity::Joint,
             _ => Linearity::None,
         }
-    }
-    fn priority(&self) -> Priority {
-        Priority::Elementwise
     }
     fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
@@ -202,9 +196,6 @@ impl Primitive for Unary {
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         vec![loop_nest(operands, &results[0], self.code(operands[0].dtype.storage()))]
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::broadcasting(Arc::new(*self))
     }
 }
 

@@ -172,10 +172,8 @@ impl Primitive for DynamicSlice {
         let args: Vec<Value> = std::iter::once(t).chain(&operands[1..]).cloned().collect();
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), &args)?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let mut cts = vec![None; types.len()];
         if let Some(ct) = &cotangents[0] {
             let expected = cotangent_type(&types[0]);
@@ -372,10 +370,8 @@ impl Primitive for DynamicUpdateSlice {
         let set = DynamicUpdateSlice { reducer: None, ..self.clone() };
         Ok(vec![Some(b.emit1(Arc::new(set), &args)?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let mut cts = vec![None; types.len()];
         let Some(ct) = &cotangents[0] else { return Ok(cts) };
         if self.nonlinear_function().is_some() {

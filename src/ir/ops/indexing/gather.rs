@@ -140,10 +140,8 @@ impl Primitive for Gather {
         let prim = Gather { fill: Scalar::zero(t.ty.dtype), ..self.clone() };
         Ok(vec![Some(b.emit1(Arc::new(prim), &[t.clone(), operands[1].clone()])?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[1]) else { return Ok(vec![None, None]) };
         let expected = cotangent_type(&types[0]);
         let zeros = b.zeros_next_to(ct, &expected)?;

@@ -3,15 +3,13 @@
 use super::dimension_numbers::{DimRole, GatherDims};
 use super::{Gather, access, check_update_dtype};
 use crate::core::{ArrayType, DType, Fault, Result, Scalar, Shape, Spec};
-use crate::ir::ops::creation::Iota;
 use crate::ir::ops::dim_check::{arity, format_out_sharding, shape_fault};
-use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::{
     Access, BatchedOp, Builder, Compute, Dim, ExplicitRule, Factors, JvpArgs, Linearity, LoopNest,
     OperandBatching, Prim, Primitive, Reducer, Tangents, TransposeArgs, TypedOperand, Value, VmapArgs,
     typing::cotangent_type,
 };
+use crate::ir::{ops::creation::Iota, ops::elementwise::DTypeClass, ops::structural::out_sharding_rules};
 use std::sync::Arc;
 
 /// The array `x` with the windows `u` written at the index vectors `i`: `scatter(x, u, i)`.
@@ -251,10 +249,8 @@ impl Primitive for Scatter {
         };
         Ok(vec![Some(tangent)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let mut cts = vec![None; 3];
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[2]) else { return Ok(cts) };
         let [x, u] = [0, 1].map(|k| cotangent_type(&types[k]));
@@ -272,12 +268,11 @@ impl Primitive for Scatter {
             Some(_) => return Err(crate::ir::program::typing::not_linear_error(self.name())),
         };
         if operands[0].is_none() {
-            let ct = match add {
-                true => ct.clone(),
-                false => {
-                    let hole = b.zeros_next_to(ct, &u)?;
-                    self.scatter_with(b, ct, &hole, i, None)?
-                }
+            let ct = if add {
+                ct.clone()
+            } else {
+                let hole = b.zeros_next_to(ct, &u)?;
+                self.scatter_with(b, ct, &hole, i, None)?
             };
             cts[0] =
                 Some(b.broadcast_in_dim_to(&ct, &x.shape, &(0..x.rank()).collect::<Vec<_>>(), x.spec)?);

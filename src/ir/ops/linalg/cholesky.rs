@@ -1,7 +1,6 @@
 //! The Cholesky factorization.
 
-use super::matrix_kernel::MatrixOp;
-use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
+use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{ArrayType, Result, Shape};
 use crate::ir::program::{JvpArgs, NamedOp, Primitive, Tangents};
 

@@ -1,7 +1,6 @@
 //! Determinants, their logarithms, and cofactors.
 
-use super::matrix_kernel::MatrixOp;
-use super::{ResultKind, computes, matrix_op_rules};
+use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{DType, Result, Shape};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};

@@ -1,7 +1,6 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use super::matrix_kernel::MatrixOp;
-use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
+use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{Result, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 use std::sync::Arc;

@@ -59,10 +59,7 @@ impl Builder {
         let (rank, mut high) = (x.ty.rank(), vec![0; x.ty.rank()]);
         high[rank - 2] = m as i64 - rows as i64;
         high[rank - 1] = n as i64 - columns as i64;
-        match high.iter().all(|n| *n == 0) {
-            true => Ok(x.clone()),
-            false => self.pad(x, &vec![0; rank], &high),
-        }
+        if high.iter().all(|n| *n == 0) { Ok(x.clone()) } else { self.pad(x, &vec![0; rank], &high) }
     }
     /// Returns the matrices with 1 on the diagonal from row `m` on.
     fn unit_diagonal_from_row(&mut self, x: &Value, m: usize) -> Result<Value> {

@@ -34,9 +34,8 @@ pub use solve::{Inv, Solve};
 pub use svd::{Svd, Svdvals};
 pub use triangular::TriangularSolve;
 
-use super::dim_check::arity;
-use super::dot_general::DotGeneral;
 use super::elementwise::{Binary, DTypeClass, common_dtype};
+use super::{dim_check::arity, dot_general::DotGeneral};
 use crate::core::{
     ArrayType, Axes, Axis, AxisType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, TypePart,
 };

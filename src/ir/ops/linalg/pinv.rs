@@ -1,7 +1,6 @@
 //! The pseudoinverse.
 
-use super::matrix_kernel::MatrixOp;
-use super::{ResultKind, computes, matrix_op_rules};
+use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{Result, Scalar, Shape};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 

@@ -1,7 +1,6 @@
 //! Linear systems and inverses.
 
-use super::matrix_kernel::MatrixOp;
-use super::{ResultKind, computes, matrix_op_rules};
+use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{Result, Shape};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, JvpArgs, Primitive, Tangents, TransposeArgs};
@@ -41,10 +40,8 @@ impl Primitive for Solve {
         let Some(t) = b.add_optional(tangents[1].clone(), by_a)? else { return Ok(vec![None]) };
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), &[operands[0].clone(), t])?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let Some(a) = &operands[0] else { return Err(not_linear_error("solve")) };
         let ct = b.emit1(Arc::new(Solve { transposed: !self.transposed }), &[a.clone(), ct.clone()])?;

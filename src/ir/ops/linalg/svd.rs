@@ -1,7 +1,6 @@
 //! The singular value decomposition.
 
-use super::matrix_kernel::MatrixOp;
-use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
+use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules, matrix_sizes};
 use crate::core::{ErrorKind, Fault, Result, Shape};
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! Triangular linear systems.
 
-use super::matrix_kernel::MatrixOp;
-use super::{MatrixRegion, ResultKind, computes, matrix_op_rules};
+use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
 use crate::core::{ArrayType, DType, Result, Shape};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
@@ -55,10 +54,8 @@ impl Primitive for TriangularSolve {
         let Some(t) = b.add_optional(by_a, tangents[1].clone())? else { return Ok(vec![None]) };
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), &[operands[0].clone(), t])?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let Some(a) = &operands[0] else { return Err(not_linear_error("triangular_solve")) };
         let back = TriangularSolve { transpose_a: !self.transpose_a, ..self.clone() };

@@ -112,10 +112,8 @@ impl Primitive for Concatenate {
         let results = vec![Dim::each(0..shape.rank())];
         Factors { operands, results, ..Factors::from_sizes(shape) }.with_rule_for_all(ExplicitRule::MustMatch)
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None; types.len()]) };
         let mut cotangents_of_operands = Vec::with_capacity(types.len());
         for ((x, operand), at) in types.iter().zip(operands).zip(self.starts(types)) {
@@ -210,10 +208,8 @@ impl Primitive for UpdateSlice {
     fn priority(&self) -> Priority {
         Priority::DynamicSlice
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let x = match &operands[0] {
             Some(_) => None,

@@ -117,10 +117,8 @@ impl Primitive for Pad {
         let zero = Pad { value: Scalar::zero(operands[0].ty.dtype), ..self.clone() };
         Ok(vec![Some(b.emit1(Arc::new(zero), std::slice::from_ref(t))?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         let x = &types[0];
         let mut slice = Slice { start: vec![], limit: vec![], strides: vec![], out_sharding: None };

@@ -5,14 +5,13 @@ use crate::core::{ArrayType, Axes, DType, Fault, Precision, Result, Scalar, Shap
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, shape_fault};
 use crate::ir::ops::dot_general::{accumulation_dtype, format_precision};
 use crate::ir::ops::elementwise::{DTypeClass, common_dtype};
-use crate::ir::ops::shape::Rev;
-use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
     Access, AffineExpr, BatchedOp, Builder, Compute, ConvDim, Dim, ExplicitRule, Factors, JvpArgs, Linearity,
     LoopNest, NamedOp, Prim, Primitive, Reducer, ScalarArg, ScalarCode, ScalarOp, Tangents, TransposeArgs,
     TypedOperand, Value, VmapArgs, shifted_dims, typing,
 };
+use crate::ir::{ops::shape::Rev, ops::structural::out_sharding_rules};
 use std::sync::Arc;
 
 /// The convolution of an array x with a filter w, both of any rank.
@@ -336,10 +335,8 @@ impl Primitive for Conv {
         let two = tangents[1].as_ref().map(|t| of(b, &operands[0], t)).transpose()?;
         Ok(vec![b.add_optional(one, two)?])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         match operands {
             [None, Some(w)] => Ok(vec![Some(self.input_cotangent(b, ct, w, types)?), None]),

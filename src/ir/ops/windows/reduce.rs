@@ -6,8 +6,6 @@
 use super::{Window, needs_step_loop, transposed_window, windowed_access};
 use crate::core::{ArrayType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding};
-use crate::ir::ops::elementwise::DTypeClass;
-use crate::ir::ops::reduce::Reduction;
 use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
@@ -15,6 +13,7 @@ use crate::ir::program::{
     Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, Tangents, TransposeArgs, TypedOperand,
     VmapArgs, with_inserted,
 };
+use crate::ir::{ops::elementwise::DTypeClass, ops::reduce::Reduction};
 use std::sync::Arc;
 
 /// Windows over all dimensions of an array.
@@ -188,10 +187,8 @@ impl Primitive for ReduceWindow {
             Reduction::And | Reduction::Or => None,
         }])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, types, cotangents, .. }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, types, cotangents, .. } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         if self.kind != Reduction::Sum {
             return Err(not_linear_error(self.name()));
@@ -353,10 +350,8 @@ impl Primitive for WindowPick {
         let Some(t) = &tangents[1] else { return Ok(vec![None]) };
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), &[operands[0].clone(), t.clone()])?)])
     }
-    fn transpose(
-        &self,
-        TransposeArgs { builder: b, operands, types, cotangents }: TransposeArgs<'_>,
-    ) -> Result<Tangents> {
+    fn transpose(&self, args: TransposeArgs<'_>) -> Result<Tangents> {
+        let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let Some(at) = &operands[0] else { return Err(not_linear_error(self.name())) };
         let expected = cotangent_type(&types[1]);

@@ -1,8 +1,7 @@
 //! The state of typing one equation, which the rules and the help texts read.
 
 use crate::core::{Axes, DType, ErrorKind, Fault, Mesh, Shape};
-use crate::ir::program::TypedOperand;
-use crate::ir::program::factors::Factors;
+use crate::ir::{program::TypedOperand, program::factors::Factors};
 
 /// A dimension of an operand that runs over a loop.
 pub(super) struct LoopDim {

@@ -10,10 +10,8 @@ pub(crate) fn reshard_operands_help(list: &[(usize, Spec)]) -> String {
         return format!("reshard operand {k}: `.reshard({to})`");
     }
     let each: Vec<String> = list.iter().map(|(k, to)| format!("operand {k} by `.reshard({to})`")).collect();
-    match each.split_last() {
-        Some((last, before)) => format!("reshard {} and {last}", before.join(", ")),
-        None => String::new(),
-    }
+    let Some((last, before)) = each.split_last() else { return String::new() };
+    format!("reshard {} and {last}", before.join(", "))
 }
 
 /// The axes that a rule of the sets is about. Casts change the sets over manual axes, reshards

@@ -121,10 +121,8 @@ fn access(s: &LoopNest, r: &Access, operands: &[ArrayType]) -> Result<(), String
             positions(p, ty).map_err(|wrong| described(format!("operand {from}, {ty}: {wrong}")))?;
         }
     }
-    match overlap(&r.pieces) {
-        Some((a, b)) => Err(format!("pieces {a} and {b} overlap")),
-        None => Ok(()),
-    }
+    let Some((a, b)) = overlap(&r.pieces) else { return Ok(()) };
+    Err(format!("pieces {a} and {b} overlap"))
 }
 
 /// Checks that ranges are within their loops.
@@ -138,13 +136,11 @@ fn ranges(list: &[StridedRange], extents: &[usize]) -> Result<(), String> {
             || !(0..=**n as i64).contains(&s.lo)
             || !(s.lo..=**n as i64).contains(&s.hi)
     };
-    match list.iter().zip(extents).enumerate().find(|(_, s)| is_outside(s)) {
-        None => Ok(()),
-        Some((l, (s, n))) => {
-            let StridedRange { lo, hi, step } = s;
-            Err(format!("the range {lo}..{hi} by {step} is not within loop {l}, of {n} steps"))
-        }
-    }
+    let Some((l, (s, n))) = list.iter().zip(extents).enumerate().find(|(_, s)| is_outside(s)) else {
+        return Ok(());
+    };
+    let StridedRange { lo, hi, step } = s;
+    Err(format!("the range {lo}..{hi} by {step} is not within loop {l}, of {n} steps"))
 }
 
 /// Verifies a row kernel.

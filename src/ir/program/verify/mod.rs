@@ -91,10 +91,8 @@ pub(crate) fn check(p: &Program) -> Checked<()> {
             c.bodies().into_iter().try_for_each(|b| check(b))?;
         }
     }
-    match p.outputs.iter().find(|o| !there(&made, o)) {
-        Some(o) => Err(fault(format!("its result {o:?} is not defined"))),
-        None => Ok(()),
-    }
+    let Some(o) = p.outputs.iter().find(|o| !there(&made, o)) else { return Ok(()) };
+    Err(fault(format!("its result {o:?} is not defined")))
 }
 
 fn check_equation(p: &Program, e: &Equation) -> Result<(), String> {
@@ -212,10 +210,8 @@ fn check_same_types(a: &[PlainType], b: &[PlainType]) -> Result<(), String> {
     if a.len() != b.len() {
         return Err(format!("{} and {}", a.len(), b.len()));
     }
-    match a.iter().zip(b).enumerate().find(|(_, (a, b))| a != b) {
-        Some((k, (a, b))) => Err(format!("item {k} is {}{:?} and {}{:?}", a.0, a.1, b.0, b.1)),
-        None => Ok(()),
-    }
+    let Some((k, (a, b))) = a.iter().zip(b).enumerate().find(|(_, (a, b))| a != b) else { return Ok(()) };
+    Err(format!("item {k} is {}{:?} and {}{:?}", a.0, a.1, b.0, b.1))
 }
 
 /// Returns the inputs of a loop's body after the index: loop-invariant values, carries, slices.

@@ -55,11 +55,10 @@ fn check_control(c: &Control, ins: &[ArrayType], outs: &[ArrayType]) -> Result<(
         }
         Control::AxisModes { body, .. } => {
             let varying = |types: &[ArrayType]| types.iter().map(|ty| ty.varying.clone()).collect::<Vec<_>>();
-            match varying(&input_types(body)) == varying(ins)
-                && varying(&body.output_types()) == varying(outs)
-            {
-                true => Ok(()),
-                false => Err("values vary over other axes inside of it".into()),
+            if varying(&input_types(body)) == varying(ins) && varying(&body.output_types()) == varying(outs) {
+                Ok(())
+            } else {
+                Err("values vary over other axes inside of it".into())
             }
         }
         Control::Loop(l) => check_loop(l, ins, outs),
@@ -121,10 +120,7 @@ fn check_block(m: &ShardMapping, block: &ArrayType, full: &ArrayType, spec: Spec
         && outer(block.spec.unreduced_axes()).same_set(&outer(full.spec.unreduced_axes()))
         && outer(block.spec.reduced_axes()).same_set(&outer(full.spec.reduced_axes()))
         && (0..block.rank()).all(|d| dims(block, d) == dims(full, d));
-    match alike {
-        true => Ok(()),
-        false => Err(format!("{full} by {spec} is {block} inside of it")),
-    }
+    if alike { Ok(()) } else { Err(format!("{full} by {spec} is {block} inside of it")) }
 }
 
 /// Checks the state of an operand or a result over the manual axes of the region.

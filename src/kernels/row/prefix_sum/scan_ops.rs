@@ -3,8 +3,7 @@
 //! This code is compiled for each combination of type and operation. The rest of the module
 //! `prefix_sum` calls it through function pointers, and is compiled only once for each type.
 
-use super::CumulativeOp;
-use super::{GROUP_ELEMENTS, NUM_ADJACENT_ROWS, ScanElement};
+use super::{CumulativeOp, GROUP_ELEMENTS, NUM_ADJACENT_ROWS, ScanElement};
 
 /// An operation on elements of type `W`, as functions on whole groups.
 pub(crate) struct ScanOps<W> {

@@ -1,8 +1,7 @@
 //! Tests of the order of addition in prefix sums.
 
 use super::*;
-use crate::kernels::buffer::Buffer;
-use crate::kernels::cpu::IsaLevel;
+use crate::kernels::{buffer::Buffer, cpu::IsaLevel};
 use ndarray::{Array, IxDyn};
 
 fn sums(x: &ndarray::ArrayD<f32>, reverse: bool) -> ndarray::ArrayD<f32> {

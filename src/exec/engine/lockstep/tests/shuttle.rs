@@ -1,18 +1,15 @@
 //! Model checking of the plan runner: branches under many interleavings of the workers (shuttle).
 
-use super::SharedTable;
-use super::run::Runner;
+use super::{SharedTable, run::Runner};
 use crate::core::DType;
-use crate::exec::compile::codegen::interpreter::Scratch;
-use crate::exec::compile::index::MAX_LOOPS;
 use crate::exec::compile::pack::{BoundCopyBox, CopySource, PackKernel};
 use crate::exec::compile::plan::{
     BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeInfo, NodeKernel, PlanLevel, PlanNode,
 };
-use crate::exec::compile::task_kernel::KernelStage;
-use crate::exec::runtime::print_queue::PrintQueue;
-use crate::exec::runtime::sync::explore;
-use crate::exec::runtime::thread_pool::ThreadPool;
+use crate::exec::{
+    compile::codegen::interpreter::Scratch, compile::index::MAX_LOOPS, compile::task_kernel::KernelStage,
+    runtime::print_queue::PrintQueue, runtime::sync::explore, runtime::thread_pool::ThreadPool,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -21,15 +21,14 @@
 use crate::ArrayType;
 use crate::DType::{Bool, F32, I32};
 use crate::core::Scalar;
-use crate::ir::ops::PRIMITIVES;
-use crate::ir::ops::along_axis::Sort;
-use crate::ir::ops::dot_general::DotGeneral;
-use crate::ir::ops::elementwise::Select;
 use crate::ir::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherDims, Scatter};
 use crate::ir::ops::shape::{BroadcastInDim, Reshape};
-use crate::ir::ops::slicing::UpdateSlice;
 use crate::ir::ops::windows::{Conv, Window};
 use crate::ir::program::{Dim, DimMap, FactorKind, OutOfBounds, Prim, Reducer, TypedOperand};
+use crate::ir::{
+    ops::PRIMITIVES, ops::along_axis::Sort, ops::dot_general::DotGeneral, ops::elementwise::Select,
+    ops::slicing::UpdateSlice,
+};
 use std::sync::Arc;
 
 const LETTERS: [char; 10] = ['i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r'];

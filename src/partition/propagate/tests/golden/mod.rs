@@ -6,11 +6,9 @@ mod factors;
 mod programs;
 
 use crate::core::{Axis, Precision, Spec, SubAxes, SubAxis};
-use crate::ir::ops::dot_general::DotGeneral;
-use crate::ir::ops::reduce::Reduction;
-use crate::ir::ops::sharding::Constrain;
 use crate::ir::ops::windows::{Conv, Window};
 use crate::ir::program::{Prim, Value};
+use crate::ir::{ops::dot_general::DotGeneral, ops::reduce::Reduction, ops::sharding::Constrain};
 use crate::p;
 use crate::partition::propagate::tests::{M, PropagationTest, X, Y, Z, row};
 use std::sync::Arc;
