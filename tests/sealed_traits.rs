@@ -97,7 +97,9 @@ fn public_traits(file: &SourceFile) -> Vec<Declared> {
             name: tokens[at].text.clone(),
             place: format!("{}:{}", file.path, tokens[at].line),
             supertraits: outer_words(&item[..open]),
-            has_seal: item.windows(2).any(|w| w[0].is("const") && w[1].is("SEAL")),
+            has_seal: item
+                .windows(2)
+                .any(|w| w[0].is("const") && w[1].is("SEAL") || w[0].is("seal") && w[1].is("!")),
         });
     }
     found

@@ -83,8 +83,7 @@ pub(crate) const fn first_mesh(of: &[Option<MeshInfo>]) -> Option<MeshInfo> {
     note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`"
 )]
 pub trait HasAxis<A>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 /// States that two axes of one mesh differ. `mesh!` implements it for every pair.
 #[diagnostic::on_unimplemented(
@@ -93,8 +92,7 @@ pub trait HasAxis<A>: SealedOrDeclared {
     note = "in a generic function say that they differ: `A: MeshAxis + DistinctAxis<B>`"
 )]
 pub trait DistinctAxis<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 
 /// The size of an axis that is given when the mesh is created: `mesh! { struct Pod { Data: ? } }`.
@@ -125,8 +123,7 @@ pub trait Shard: Distinct<Unsharded> + 'static {
     note = "an array is on one mesh: create it on the mesh that declares these axes"
 )]
 pub trait ShardOn<M>: Shard {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 impl<M> ShardOn<M> for Unsharded {
     const SEAL: Seal = Seal;
@@ -175,8 +172,7 @@ split!(A B C);
     note = "in a generic function: `A: MeshAxis + DistinctAxis<B>` for two axes, `A: Shard + Distinct<B>` for two shardings"
 )]
 pub trait Distinct<S>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 impl<S: Shard> Distinct<S> for Unsharded {
     const SEAL: Seal = Seal;

@@ -5,13 +5,14 @@
 //! know arrays, and atmesh does not know size arithmetic. Programs use this crate as
 //! `atmesh::typed`.
 
-/// Writes impls of rules that give one type: `[parameters] type: rule = result;`.
+/// Writes impls of rules that give one type: `[parameters] type: rule where [bounds] = result;`.
 ///
 /// `hidden` keeps an impl out of rustc's suggestions. `sealed` gives it the constant of the type
 /// `Seal`.
 macro_rules! rules {
-    ($out:ident: $($($mark:ident)* [$($parameter:tt)*] $ty:ty: $rule:path = $result:ty;)*) => {$(
-        rules! { @ [$($mark)*] [] [] [$($parameter)*] [$rule] [$ty] $out [$result] }
+    ($out:ident: $($($mark:ident)* [$($parameter:tt)*] $ty:ty: $rule:path
+        $(where [$($bound:tt)*])? = $result:ty;)*) => {$(
+        rules! { @ [$($mark)*] [] [] [$($parameter)*] [$rule] [$ty] [$($($bound)*)?] $out [$result] }
     )*};
     (@ [hidden $($mark:ident)*] [] $($rest:tt)*) => {
         rules! { @ [$($mark)*] [#[diagnostic::do_not_recommend]] $($rest)* }
@@ -19,12 +20,45 @@ macro_rules! rules {
     (@ [sealed] $attribute:tt [] $($rest:tt)*) => {
         rules! { @ [] $attribute [const SEAL: crate::sealed::Seal = crate::sealed::Seal;] $($rest)* }
     };
-    (@ [] [$($attribute:tt)*] [$($seal:tt)*] [$($parameter:tt)*] [$rule:path] [$ty:ty] $out:ident [$result:ty]) => {
+    (@ [] [$($attribute:tt)*] [$($seal:tt)*] [$($parameter:tt)*] [$rule:path] [$ty:ty] [$($bound:tt)*]
+        $out:ident [$result:ty]) => {
         $($attribute)*
-        impl<$($parameter)*> $rule for $ty {
+        impl<$($parameter)*> $rule for $ty
+        where
+            $($bound)*
+        {
             $($seal)*
             type $out = $result;
         }
+    };
+}
+
+/// Declares the constant that only this crate's impls of a trait can have.
+macro_rules! seal {
+    () => {
+        #[doc(hidden)]
+        const SEAL: crate::sealed::Seal;
+    };
+}
+/// Calls a macro with a list, and with the list extended by each group of tokens in turn.
+macro_rules! prefixes {
+    ($macro:ident [$($all:tt)*]) => { $macro!($($all)*); };
+    ($macro:ident [$($list:tt)*] ($($next:tt)*) $($more:tt)*) => {
+        $macro!($($list)*);
+        prefixes! { $macro [$($list)* $($next)*] $($more)* }
+    };
+}
+/// Calls a macro for two operands of up to eight dims: for each number of dims that both have, with
+/// the dims that only one has, and with the pairs.
+macro_rules! dim_pairs {
+    ($macro:ident) => {
+        dim_pairs! { $macro [P1 P2 P3 P4 P5 P6 P7 P8] []
+            (A1 B1) (A2 B2) (A3 B3) (A4 B4) (A5 B5) (A6 B6) (A7 B7) (A8 B8) }
+    };
+    ($macro:ident [] [$($pair:ident)*]) => { $macro!([] [$($pair)*]); };
+    ($macro:ident [$first:ident $($single:ident)*] [$($pair:ident)*] ($($next:ident)*) $($more:tt)*) => {
+        $macro!([$first $($single)*] [$($pair)*]);
+        dim_pairs! { $macro [$($single)*] [$($pair)* $($next)*] $($more)* }
     };
 }
 

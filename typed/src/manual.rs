@@ -14,8 +14,7 @@ use crate::size::{GathersOver, SplitsOver};
     note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
 )]
 pub trait LocalShape<M>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of one device's block.
     type Local: Shape;
     /// The axes over which the block varies.
@@ -28,8 +27,7 @@ pub trait LocalShape<M>: Shape {
     note = "the spec of several outputs is a tuple of specs: `(P![X, _], P![_])`"
 )]
 pub trait GlobalShape<P, M>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the assembled array.
     type Global: Shape;
     /// The axes that the spec names.
@@ -43,8 +41,7 @@ pub trait GlobalShape<P, M>: Shape {
     note = "`reshard` the array first, with the manual axes in front"
 )]
 pub trait LocalDim<R, V>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of one device's block.
     type Local: DimType;
     /// The set `V` with the dim's axes added.
@@ -77,8 +74,7 @@ impl<R: ManualRegion, V: Sets> LocalDim<R, V> for Stretch {
     note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GlobalDim<R, P, V>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the assembled array.
     type Global: DimType;
     /// The set `V` with the entry's axes added.
@@ -147,8 +143,7 @@ blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE;
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait GatherDim<A>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The gathered dim.
     type Out: DimType;
 }
@@ -158,8 +153,7 @@ pub trait GatherDim<A>: DimType {
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait ScatterDim<A>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of one device's block.
     type Out: DimType;
 }
@@ -196,17 +190,9 @@ pub trait ScatterAt<A, I>: Shape {
 }
 type Gathered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as GatherDim<A>>::Out>;
 type Scattered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as ScatterDim<A>>::Out>;
-impl<S: DimAccess<I>, A, I> GatherAt<A, I> for S
-where
-    S::Dim: GatherDim<A>,
-    Gathered<S, A, I>: Shape,
-{
-    type Out = Gathered<S, A, I>;
-}
-impl<S: DimAccess<I>, A, I> ScatterAt<A, I> for S
-where
-    S::Dim: ScatterDim<A>,
-    Scattered<S, A, I>: Shape,
-{
-    type Out = Scattered<S, A, I>;
+rules! { Out:
+    [S: DimAccess<I>, A, I] S: GatherAt<A, I>
+        where [S::Dim: GatherDim<A>, Gathered<S, A, I>: Shape] = Gathered<S, A, I>;
+    [S: DimAccess<I>, A, I] S: ScatterAt<A, I>
+        where [S::Dim: ScatterDim<A>, Scattered<S, A, I>: Shape] = Scattered<S, A, I>;
 }

@@ -115,8 +115,7 @@ where
     note = "`reshard` it first, with the manual axes in front"
 )]
 pub trait CutSlots<S>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The manual axes.
     type Manual: Shard;
     /// The other axes.
@@ -146,8 +145,7 @@ cut_slots! {
     label = "a dim is sharded over at most three axes"
 )]
 pub trait Leading<R>: Shard {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The axes of both.
     type Joined: Shard;
 }

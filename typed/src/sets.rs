@@ -100,22 +100,19 @@ impl<S: Sets> Sets for GlobalSets<S> {
     note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over the mesh of `{Self}`"
 )]
 pub trait AddAxis<V>: MeshAxis {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set with the axis added.
     type Out: Sets;
 }
 /// A mesh axis that has a slot in the set `V`.
 pub trait SlotIn<V>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The slot.
     type Slot: AxisSlot;
 }
 /// A mesh axis over which a value with the set `V` varies.
 pub trait Member<V>: MeshAxis {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set without the axis.
     type Removed: Sets;
 }
@@ -141,8 +138,7 @@ outside_of_bodies! { [] (); [V] GlobalSets<V>; }
     label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
 )]
 pub trait Mark<V>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set with the axis varying.
     type Varying: Sets;
     /// The set with the axis unreduced.
@@ -152,8 +148,7 @@ pub trait Mark<V>: SealedOrDeclared {
 }
 /// A sharding whose axes can be added to the set `V` as varying.
 pub trait AddTo<V>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set with the axes added.
     type Out: Sets;
 }
@@ -192,8 +187,7 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
 }
 /// A sharding whose axes can be marked as unreduced in the set `V`.
 pub trait UnreduceIn<V>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set with the axes unreduced.
     type Out: Sets;
 }
@@ -215,8 +209,7 @@ impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> Unr
     note = "mesh axes are types: `psum(X)`, not `psum(\"X\")`"
 )]
 pub trait VaryingAxes<V>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set without the axes.
     type Removed: Sets;
     /// The names of the axes.
@@ -253,8 +246,7 @@ impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<Remove
     note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `ReducedSum` value"
 )]
 pub trait JoinSlot<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -265,8 +257,7 @@ pub trait JoinSlot<B>: SealedOrDeclared {
     note = "two unreduced sums over the same axes may be added; make the sum first otherwise: `.reshard(P![..])`"
 )]
 pub trait AddSlot<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -277,8 +268,7 @@ pub trait AddSlot<B>: SealedOrDeclared {
     note = "an unreduced value may be multiplied by one that is `ReducedSum` over the same axis; make the sum first otherwise: `.reshard(P![..])`"
 )]
 pub trait MulSlot<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -289,8 +279,7 @@ pub trait MulSlot<B>: SealedOrDeclared {
     note = "in a body of `shard_map`, a `ReducedSum` value may be multiplied by a `ReducedSum` or an `UnreducedSum` one; make a sum first: `.psum(X)`"
 )]
 pub trait ProductSlot<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The slot of the result.
     type Out: AxisSlot;
 }
@@ -377,8 +366,7 @@ pub trait CoveredBy<V>: Sealed {}
     note = "reduce it first (`.psum({Self})`), or name `{Self}` in the out spec of a dim, which puts the parts side by side"
 )]
 pub trait Mentioned<B>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 impl<B> Mentioned<B> for Invariant {
     const SEAL: Seal = Seal;
@@ -392,24 +380,19 @@ macro_rules! completeness {
     ($a:ident) => { $a::Completeness };
     ($a:ident $($b:ident)+) => { <$a::Completeness as Completeness>::And<completeness!($($b)+)> };
 }
-macro_rules! sets { ($($a:ident $b:ident),*) => {
+macro_rules! sets { ($($a:ident $b:ident)*) => {
     impl<$($a: AxisSlot),*> Sets for ($($a,)*) {
         type Completeness = completeness!($($a)*);
         const STATES: &'static [Option<(&'static str, State)>] = &[$($a::STATE),*];
         const MESH: Option<MeshInfo> = first_mesh(&[$($a::MESH),*]);
     }
-    sets!(@ JoinRhs JoinSlot; $($a $b),*);
-    sets!(@ AddRhs AddSlot; $($a $b),*);
-    sets!(@ MulRhs MulSlot; $($a $b),*);
-    sets!(@ ProductRhs ProductSlot; $($a $b),*);
+    sets!(@ JoinRhs JoinSlot; $($a $b)*);
+    sets!(@ AddRhs AddSlot; $($a $b)*);
+    sets!(@ MulRhs MulSlot; $($a $b)*);
+    sets!(@ ProductRhs ProductSlot; $($a $b)*);
     impl<$($a: Mentioned<$b>, $b),*> CoveredBy<($($b,)*)> for ($($a,)*) {}
 };
-(@ $rhs:ident $slot:ident; $($a:ident $b:ident),*) => {
+(@ $rhs:ident $slot:ident; $($a:ident $b:ident)*) => {
     impl<$($a: $slot<$b>, $b),*> $rhs<($($a,)*)> for ($($b,)*) { type Out = ($($a::Out,)*); }
 } }
-sets!(A B);
-sets!(A B, C D);
-sets!(A B, C D, E F);
-sets!(A B, C D, E F, G H);
-sets!(A B, C D, E F, G H, I J);
-sets!(A B, C D, E F, G H, I J, K L);
+prefixes! { sets [A B] (C D) (E F) (G H) (I J) (K L) }

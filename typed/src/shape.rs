@@ -109,8 +109,7 @@ pub trait Formed: Shape {}
     label = "its dims must be sharded over axes of `{M}`"
 )]
 pub trait OnMesh<M>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 /// A shape whose dims are all unsharded: that of an array created in a `shard_map` body.
 pub trait BlockShape: Shape {}
@@ -184,8 +183,7 @@ dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
     label = "no dim `{I}`; dims count from 0"
 )]
 pub trait DimAccess<I>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim.
     type Dim: DimType;
     /// The shape with the dim replaced by `Q`.
@@ -199,8 +197,7 @@ pub trait DimAccess<I>: Shape {
     label = "the new dim's number is at most the rank; shapes have up to eight dims"
 )]
 pub trait Insert<I, Q>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The longer shape.
     type Out: Shape;
 }

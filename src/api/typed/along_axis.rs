@@ -186,22 +186,12 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         reps[I::NUMBER] = const { value_of::<K>() };
         Typed::from_rule_result(self.array.tile(reps))
     }
-    /// Stacks this and another array of the same shape and sharding along a new dim of size 2.
-    #[track_caller]
-    pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape: StackRhs<S>>, I: DimNumber>(
-        &self,
-        b: &R,
-        at: I,
-    ) -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>
-    where
-        R::Sets: AddRhs<V>,
-        S: Insert<I::D, TDim<Num<2>>>,
-    {
-        let _ = at;
-        let b = b.as_untyped();
-        Typed::from_rule_result(match equal_sizes::alike::<S>("stack", &[&self.array, b]) {
-            Ok(()) => stack([&self.array, b], I::NUMBER as i32),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Stacks this and another array of the same shape and sharding along a new dim of size 2.
+        pub fn stack[R: TypedArray<Elem: SameElem<T>, Shape: StackRhs<S>>, I: DimNumber](&self, b: &R, at: I)
+            -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>
+        where [R::Sets: AddRhs<V>, S: Insert<I::D, TDim<Num<2>>>]
+            = equal_sizes::alike::<S>("stack", &[&self.array, b])
+                => stack([&self.array, b], I::NUMBER as i32), with b = b.as_untyped();
     }
 }

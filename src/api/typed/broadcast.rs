@@ -1,9 +1,8 @@
 //! Broadcasting to a stated shape, and to the shape of another array.
 
 use super::rules::reshape_dims::{BroadcastLike, BroadcastOf};
-use super::sets::Sets;
 use super::shape::{DimInfo, Shape};
-use super::{Typed, TypedArray, convert, equal_sizes};
+use super::{Typed, TypedArray, convert, equal_sizes, sets::Sets};
 use crate::api::array::Array;
 use crate::core::Element;
 use crate::ir::program::CallSite;
@@ -22,33 +21,29 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let to: Vec<usize> = R::DIMS.iter().enumerate().map(size).collect();
         Typed::from_rule_result(self.array.broadcast_to(to))
     }
-    /// Broadcasts to the shape of another array, and shards the result like it.
-    ///
-    /// The dims of this array are the last dims of that shape, or `~`. They are sharded alike, or
-    /// unsharded. Sizes that are known only at run time come from `like`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// dim!(Batch);
-    /// let pod = Pod::mesh()?;
-    /// let x: T![f32; Batch@X, 3] = Array::zeros([4, 3]).put(&pod, p!["X"]).typed()?;
-    /// let row = <T![f32; 3]>::ones(&pod);
-    /// let rows: T![f32; Batch@X, 3] = row.broadcast_like(&x);
-    /// assert_eq!(type_of(&rows), "float32[4@X,3]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn broadcast_like<R: TypedArray>(&self, like: &R) -> Typed<T, R::Shape, V>
-    where
-        R::Shape: BroadcastLike<S>,
-    {
-        let (call, like) = (CallSite::here("broadcast_like"), like.as_untyped());
-        Typed::from_rule_result(match equal_sizes::like::<S, R::Shape>(call, &self.array, like) {
-            Ok(()) => like_array::<R::Shape>(&self.array, like, call),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Broadcasts to the shape of another array, and shards the result like it.
+        ///
+        /// The dims of this array are the last dims of that shape, or `~`. They are sharded alike,
+        /// or unsharded. Sizes that are known only at run time come from `like`.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// dim!(Batch);
+        /// let pod = Pod::mesh()?;
+        /// let x: T![f32; Batch@X, 3] = Array::zeros([4, 3]).put(&pod, p!["X"]).typed()?;
+        /// let row = <T![f32; 3]>::ones(&pod);
+        /// let rows: T![f32; Batch@X, 3] = row.broadcast_like(&x);
+        /// assert_eq!(type_of(&rows), "float32[4@X,3]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn broadcast_like[R: TypedArray](&self, like: &R) -> Typed<T, R::Shape, V>
+        where [R::Shape: BroadcastLike<S>]
+            = equal_sizes::like::<S, R::Shape>(call, &self.array, like)
+                => like_array::<R::Shape>(&self.array, like, call),
+                with (call, like) = (CallSite::here("broadcast_like"), like.as_untyped());
     }
 }
 

@@ -1,10 +1,8 @@
 //! Bits of elements, and comparison of arrays within tolerances.
 
 use super::operands::{JoinResult, JoinsElem, RightOperand};
-use super::rules::broadcast::ZipRhs;
 use super::sets::{CompleteFor, JoinRhs, Sets};
-use super::shape::Shape;
-use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op};
+use super::{Float, SameElem, Typed, TypedArray, equal_sizes, op, rules::broadcast::ZipRhs, shape::Shape};
 use crate::core::{Element, Result};
 use half::{bf16, f16};
 
@@ -34,24 +32,13 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let (mantissa, exponent) = self.array.frexp();
         (Typed::from_rule_result(mantissa), Typed::from_rule_result(exponent))
     }
-    /// Returns true where |a − b| ≤ `atol` + `rtol`·|b|. Dims pair up as in `a + b`.
-    #[track_caller]
-    pub fn isclose_with<B: RightOperand<Kind: JoinsElem<T, B::Elem>>>(
-        &self,
-        b: B,
-        rtol: f64,
-        atol: f64,
-    ) -> JoinResult<bool, S, V, B>
-    where
-        T: Float,
-        B::Shape: ZipRhs<S>,
-        B::Sets: JoinRhs<V>,
-    {
-        let b = b.right_term();
-        Typed::from_rule_result(match equal_sizes::right::<S, B>("isclose_with", &self.array, &b) {
-            Ok(()) => self.array.isclose_with(b, rtol, atol),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Returns true where |a − b| ≤ `atol` + `rtol`·|b|. Dims pair up as in `a + b`.
+        pub fn isclose_with[B: RightOperand<Kind: JoinsElem<T, B::Elem>>](&self, b: B, rtol: f64, atol: f64)
+            -> JoinResult<bool, S, V, B>
+        where [T: Float, B::Shape: ZipRhs<S>, B::Sets: JoinRhs<V>]
+            = equal_sizes::right::<S, B>("isclose_with", &self.array, &b)
+                => self.array.isclose_with(b, rtol, atol), with b = b.right_term();
     }
     forward! {
         /// Reads the bits as elements of a type of the same width. Shape and sharding do not

@@ -1,9 +1,8 @@
 //! Conversion between typed and untyped arrays.
 
-use super::mesh::has_axes;
 use super::sets::{Sets, State};
 use super::shape::{ScalarShape, Shape as StaticShape};
-use super::{Typed, TypedArray};
+use super::{Typed, TypedArray, mesh::has_axes};
 use crate::api::array::Array;
 use crate::api::trace::{poison, user_location};
 use crate::core::{ArrayType, Axes, Element, Error, ErrorKind, Fault, Result, Spec};

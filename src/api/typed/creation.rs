@@ -1,12 +1,7 @@
 //! Creation of typed arrays.
 
-use super::Typed;
-use super::axis::MeshType;
-use super::convert;
-use super::equal_sizes::any_open;
-use super::mesh::MeshOf;
-use super::sets::Sets;
 use super::shape::{Formed, KnownShape, OnMesh, Shape};
+use super::{Typed, axis::MeshType, convert, equal_sizes::any_open, mesh::MeshOf, sets::Sets};
 use crate::api::array::Array;
 use crate::core::{ArrayType, DType, Element};
 use atmesh_typed::sealed::Sealed;

@@ -1,15 +1,11 @@
 //! The device that runs a `shard_map` body: what only code of one device may do.
 
-use super::Typed;
 use super::axis::{HasAxis, MeshAxis};
 use super::creation::{Place, sizes};
 use super::manual::{ShardMapArguments, ShardMapIn};
-use super::random::BlockKey;
 use super::region::{InvariantSets, ManualRegion};
-use super::sets::AddAxis;
-use super::shape::BlockShape;
-use crate::api::array::Array;
-use crate::api::random::Key;
+use super::{Typed, random::BlockKey, sets::AddAxis, shape::BlockShape};
+use crate::api::{array::Array, random::Key};
 use crate::core::{ArrayType, DType};
 use std::marker::PhantomData;
 

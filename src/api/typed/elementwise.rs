@@ -40,30 +40,17 @@ macro_rules! typed_methods {
 }
 crate::scalar_functions!(typed_methods);
 
-macro_rules! tests { ($($(#[$doc:meta])* $name:ident;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name(&self) -> Typed<bool, S, V>
-        where
-            T: Float,
-            V: CompleteFor<op::$name>,
-        {
-            Typed::from_rule_result(self.array.$name())
-        }
-    )* }
-} }
-tests! {
-    /// Returns true for elements that are neither infinite nor NaN.
-    is_finite;
-    /// Returns true for elements that are NaN.
-    is_nan;
-    /// Returns true for elements that are infinite.
-    is_inf;
-}
-
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     forward! {
+        /// Returns true for elements that are neither infinite nor NaN.
+        pub fn is_finite(&self) -> Typed<bool, S, V>
+        where [T: Float, V: CompleteFor<op::is_finite>] = self.array.is_finite();
+        /// Returns true for elements that are NaN.
+        pub fn is_nan(&self) -> Typed<bool, S, V>
+        where [T: Float, V: CompleteFor<op::is_nan>] = self.array.is_nan();
+        /// Returns true for elements that are infinite.
+        pub fn is_inf(&self) -> Typed<bool, S, V>
+        where [T: Float, V: CompleteFor<op::is_inf>] = self.array.is_inf();
         /// Returns the value unchanged, with a zero derivative.
         pub fn stop_gradient(&self) -> Self = self.array.stop_gradient();
         /// Raises each element to an integer power.

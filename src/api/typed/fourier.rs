@@ -63,139 +63,76 @@ impl Transformed for f64 {}
 impl Transformed for Complex<f32> {}
 impl Transformed for Complex<f64> {}
 
-macro_rules! complex { ($($(#[$doc:meta])* $name:ident $out:ty;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name(&self) -> Typed<$out, S, V>
-        where
-            T: ComplexElement,
-            V: CompleteFor<op::$name>,
-        {
-            Typed::from_rule_result(self.array.$name())
-        }
-    )* }
-} }
-complex! {
-    /// Returns the real parts. Shape and sharding do not change.
-    real T::Part;
-    /// Returns the imaginary parts. Shape and sharding do not change.
-    imag T::Part;
-    /// Returns the angles in radians, from −π to π. Shape and sharding do not change.
-    angle T::Part;
-    /// Returns the complex conjugates. The type does not change.
-    conj T;
-}
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Combines real parts (self) and imaginary parts into complex numbers.
-    ///
-    /// Dims pair up as in `a + b`.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// use atmesh::Complex;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4@X]>::ones(&Pod::mesh()?);
-    /// let z: T![Complex<f32>; 4@X] = x.complex(&(&x * 2.0)).conj();
-    /// let im: T![f32; 4@X] = z.imag();
-    /// assert_eq!(im.to_vec()?, [-2.0; 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn complex<B: RightOperand<Kind: JoinsElem<T, B::Elem>>>(
-        &self,
-        im: B,
-    ) -> JoinResult<T::Complex, S, V, B>
-    where
-        T: ComplexPart,
-        B::Shape: ZipRhs<S>,
-        B::Sets: JoinRhs<V>,
-    {
-        let im = im.right_term();
-        Typed::from_rule_result(match equal_sizes::right::<S, B>("complex", &self.array, &im) {
-            Ok(()) => self.array.complex(im),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Returns the real parts. Shape and sharding do not change.
+        pub fn real(&self) -> Typed<T::Part, S, V>
+        where [T: ComplexElement, V: CompleteFor<op::real>] = self.array.real();
+        /// Returns the imaginary parts. Shape and sharding do not change.
+        pub fn imag(&self) -> Typed<T::Part, S, V>
+        where [T: ComplexElement, V: CompleteFor<op::imag>] = self.array.imag();
+        /// Returns the angles in radians, from −π to π. Shape and sharding do not change.
+        pub fn angle(&self) -> Typed<T::Part, S, V>
+        where [T: ComplexElement, V: CompleteFor<op::angle>] = self.array.angle();
+        /// Returns the complex conjugates. The type does not change.
+        pub fn conj(&self) -> Typed<T, S, V>
+        where [T: ComplexElement, V: CompleteFor<op::conj>] = self.array.conj();
+        /// Combines real parts (self) and imaginary parts into complex numbers.
+        ///
+        /// Dims pair up as in `a + b`.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// use atmesh::Complex;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![f32; 4@X]>::ones(&Pod::mesh()?);
+        /// let z: T![Complex<f32>; 4@X] = x.complex(&(&x * 2.0)).conj();
+        /// let im: T![f32; 4@X] = z.imag();
+        /// assert_eq!(im.to_vec()?, [-2.0; 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn complex[B: RightOperand<Kind: JoinsElem<T, B::Elem>>](&self, im: B)
+            -> JoinResult<T::Complex, S, V, B>
+        where [T: ComplexPart, B::Shape: ZipRhs<S>, B::Sets: JoinRhs<V>]
+            = equal_sizes::right::<S, B>("complex", &self.array, &im) => self.array.complex(im),
+                with im = im.right_term();
+        /// Computes the discrete Fourier transform along a dim.
+        ///
+        /// Shape and sharding do not change; the elements of the result are complex.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// use atmesh::Complex;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![f32; 4@X, 8]>::ones(&Pod::mesh()?);
+        /// let all: T![Complex<f32>; 4@X, 8] = x.fft(D1);
+        /// let half: T![Complex<f32>; 4@X, 5] = x.rfft(D1);
+        /// let back: T![f32; 4@X, 8] = half.irfft::<N![8], _>(D1);
+        /// assert!(back.allclose(&x)? && all.ifft(D1).real().allclose(&x)?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn fft[I: DimNumber](&self, along: I) -> Typed<T::Complex, S, V>
+        where [T: Transformed, S: DimAccess<I::D>, V: CompleteFor<op::fft>]
+            = self.array.fft(I::NUMBER as i32);
+        /// Computes the inverse of [`Typed::fft`]. Shape and sharding do not change.
+        pub fn ifft[I: DimNumber](&self, along: I) -> Typed<T::Complex, S, V>
+        where [T: Transformed, S: DimAccess<I::D>, V: CompleteFor<op::ifft>]
+            = self.array.ifft(I::NUMBER as i32);
+        /// Computes the Fourier transform over the last `dims` dims, from 1 to 3.
+        ///
+        /// Shape and sharding do not change.
+        pub fn fftn(&self, dims: usize) -> Typed<T::Complex, S, V>
+        where [T: Transformed, V: CompleteFor<op::fftn>] = self.array.fftn(dims);
+        /// Computes the inverse of [`Typed::fftn`]. Shape and sharding do not change.
+        pub fn ifftn(&self, dims: usize) -> Typed<T::Complex, S, V>
+        where [T: Transformed, V: CompleteFor<op::ifftn>] = self.array.ifftn(dims);
+        /// Moves frequency 0 from the start of a dim to its middle. The type does not change.
+        pub fn fftshift[I: DimNumber](&self, along: I) -> Self
+        where [S: DimAccess<I::D>, V: CompleteFor<op::fftshift>] = self.array.fftshift(I::NUMBER as i32);
+        /// Computes the inverse of [`Typed::fftshift`]. The type does not change.
+        pub fn ifftshift[I: DimNumber](&self, along: I) -> Self
+        where [S: DimAccess<I::D>, V: CompleteFor<op::ifftshift>] = self.array.ifftshift(I::NUMBER as i32);
     }
-}
-
-macro_rules! transforms { ($($(#[$doc:meta])* $name:ident;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name<I: DimNumber>(&self, along: I) -> Typed<T::Complex, S, V>
-        where
-            T: Transformed,
-            S: DimAccess<I::D>,
-            V: CompleteFor<op::$name>,
-        {
-            let _ = along;
-            Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
-        }
-    )* }
-} }
-transforms! {
-    /// Computes the discrete Fourier transform along a dim.
-    ///
-    /// Shape and sharding do not change; the elements of the result are complex.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// use atmesh::Complex;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![f32; 4@X, 8]>::ones(&Pod::mesh()?);
-    /// let all: T![Complex<f32>; 4@X, 8] = x.fft(D1);
-    /// let half: T![Complex<f32>; 4@X, 5] = x.rfft(D1);
-    /// let back: T![f32; 4@X, 8] = half.irfft::<N![8], _>(D1);
-    /// assert!(back.allclose(&x)? && all.ifft(D1).real().allclose(&x)?);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    fft;
-    /// Computes the inverse of [`Typed::fft`]. Shape and sharding do not change.
-    ifft;
-}
-macro_rules! last_transforms { ($($(#[$doc:meta])* $name:ident;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name(&self, dims: usize) -> Typed<T::Complex, S, V>
-        where
-            T: Transformed,
-            V: CompleteFor<op::$name>,
-        {
-            Typed::from_rule_result(self.array.$name(dims))
-        }
-    )* }
-} }
-last_transforms! {
-    /// Computes the Fourier transform over the last `dims` dims, from 1 to 3.
-    ///
-    /// Shape and sharding do not change.
-    fftn;
-    /// Computes the inverse of [`Typed::fftn`]. Shape and sharding do not change.
-    ifftn;
-}
-macro_rules! shifts { ($($(#[$doc:meta])* $name:ident;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name<I: DimNumber>(&self, along: I) -> Self
-        where
-            S: DimAccess<I::D>,
-            V: CompleteFor<op::$name>,
-        {
-            let _ = along;
-            Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
-        }
-    )* }
-} }
-shifts! {
-    /// Moves frequency 0 from the start of a dim to its middle. The type does not change.
-    fftshift;
-    /// Computes the inverse of [`Typed::fftshift`]. The type does not change.
-    ifftshift;
-}
-impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// Computes the Fourier transform of real elements along an unsharded dim.
     ///
     /// The dim of `n` samples becomes one of n/2 + 1 results.

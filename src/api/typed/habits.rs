@@ -1,8 +1,6 @@
 //! Habits of the untyped layer: methods that it has too, and messages that state the typed form.
 
-use super::sets::Sets;
-use super::shape::Shape;
-use super::{Typed, convert, op};
+use super::{Typed, convert, op, sets::Sets, shape::Shape};
 use crate::api::array::Array;
 use crate::core::{Element, Result};
 use std::ops::Index;

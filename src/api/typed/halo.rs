@@ -1,12 +1,11 @@
 //! Halos in `shard_map` bodies: blocks with a rim of elements that the neighbours hold.
 
-use super::axis::Shard;
 use super::rules::halo::{HaloDim, RimDim, WithinRim};
 use super::sets::{AddTo, CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
-use super::{Number, Typed, op};
+use super::{Number, Typed, axis::Shard, op};
 use crate::api::array::{Array, Permutation, axis_index, axis_size, concat};
 use crate::core::{Axes, Element, Error, ErrorKind, Fault};
 use crate::ir::program::CallSite;

@@ -46,73 +46,54 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         where [S: DimAccess<I::D>, R::Shape: TakeRhs<S, I::D>, R::Sets: JoinRhs<V>]
             = self.array.take(indices.as_untyped(), I::NUMBER as i32);
     }
-    /// Takes the elements at indices along a dim, with the result sharded as `out` says.
-    ///
-    /// The spec has an entry for each dim of the result; `=` keeps the sharding that the dim has in
-    /// the array or in the indices. If the dim is sharded, each device looks up the elements that
-    /// it holds, and the results are combined.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { Data: 2, Model: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let table = <T![f32; 10, 4@Model]>::iota(&pod, D0);
-    /// let tokens = <T![i32; 4@Data, 3]>::full(&pod, 7);
-    /// let embedded: T![f32; 4@Data, 3, 4@Model] = table.take_to(&tokens, D0, P![=, =, =]);
-    /// assert_eq!(embedded.to_vec()?, [7.0; 48]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_to<R: TypedArray<Elem: Integer>, I: DimNumber, P>(
-        &self,
-        indices: &R,
-        along: I,
-        out: P,
-    ) -> TakeToResult<T, S, V, R, I::D, P>
-    where
-        S: DimAccess<I::D>,
-        R::Shape: IndicesOf<S, I::D>,
-        R::Sets: JoinRhs<V>,
-        P: Spec<TakeOf<S, R::Shape, I::D>> + DimsSpec,
-    {
-        let _ = (along, out);
-        let out = spec::<P::Out, JoinOf<V, R::Sets>>();
-        Typed::from_rule_result(self.array.take_to(indices.as_untyped(), I::NUMBER as i32, out))
-    }
-    /// Takes one element along a dim for each position in the other dims.
-    ///
-    /// Indices and array have the same other dims, or a `~` in one of them. The dim and that of the
-    /// indices are unsharded; otherwise [`Typed::take_along_axis_to`] states the sharding.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let logits = <T![f32; 4@X, 10]>::iota(&pod, D1);
-    /// let labels = <T![i32; 4@X]>::iota(&pod, D0);
-    /// let picked: T![f32; 4@X, ~] = logits.take_along_axis(&labels.expand_dims(D1), D1);
-    /// assert_eq!(picked.to_vec()?, [0.0, 1.0, 2.0, 3.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_along_axis<R: TypedArray<Elem: Integer>, I: DimNumber>(
-        &self,
-        indices: &R,
-        along: I,
-    ) -> Typed<T, <R::Shape as AlignRhs<S, I::D>>::Out, JoinOf<V, R::Sets>>
-    where
-        S: DimAccess<I::D>,
-        R::Shape: AlignRhs<S, I::D>,
-        R::Sets: JoinRhs<V>,
-    {
-        let _ = along;
-        let (x, ids) = (&self.array, indices.as_untyped());
-        Typed::from_rule_result(
-            match equal_sizes::aligned::<S, R::Shape>("take_along_axis", x, ids, I::NUMBER) {
-                Ok(()) => x.take_along_axis(ids, I::NUMBER as i32),
-                Err(unequal) => unequal,
-            },
-        )
+    forward! {
+        /// Takes the elements at indices along a dim, with the result sharded as `out` says.
+        ///
+        /// The spec has an entry for each dim of the result; `=` keeps the sharding that the dim
+        /// has in the array or in the indices. If the dim is sharded, each device looks up the
+        /// elements that it holds, and the results are combined.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { Data: 2, Model: 2 } }
+        /// let pod = Pod::mesh()?;
+        /// let table = <T![f32; 10, 4@Model]>::iota(&pod, D0);
+        /// let tokens = <T![i32; 4@Data, 3]>::full(&pod, 7);
+        /// let embedded: T![f32; 4@Data, 3, 4@Model] = table.take_to(&tokens, D0, P![=, =, =]);
+        /// assert_eq!(embedded.to_vec()?, [7.0; 48]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_to[R: TypedArray<Elem: Integer>, I: DimNumber, P](&self, indices: &R, along: I, out: P)
+            -> TakeToResult<T, S, V, R, I::D, P>
+        where [
+            S: DimAccess<I::D>,
+            R::Shape: IndicesOf<S, I::D>,
+            R::Sets: JoinRhs<V>,
+            P: Spec<TakeOf<S, R::Shape, I::D>> + DimsSpec,
+        ]
+            = self.array.take_to(indices.as_untyped(), I::NUMBER as i32, out),
+                with out = spec::<P::Out, JoinOf<V, R::Sets>>();
+        /// Takes one element along a dim for each position in the other dims.
+        ///
+        /// Indices and array have the same other dims, or a `~` in one of them. The dim and that of
+        /// the indices are unsharded; otherwise [`Typed::take_along_axis_to`] states the sharding.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let pod = Pod::mesh()?;
+        /// let logits = <T![f32; 4@X, 10]>::iota(&pod, D1);
+        /// let labels = <T![i32; 4@X]>::iota(&pod, D0);
+        /// let picked: T![f32; 4@X, ~] = logits.take_along_axis(&labels.expand_dims(D1), D1);
+        /// assert_eq!(picked.to_vec()?, [0.0, 1.0, 2.0, 3.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_along_axis[R: TypedArray<Elem: Integer>, I: DimNumber](&self, indices: &R, along: I)
+            -> Typed<T, <R::Shape as AlignRhs<S, I::D>>::Out, JoinOf<V, R::Sets>>
+        where [S: DimAccess<I::D>, R::Shape: AlignRhs<S, I::D>, R::Sets: JoinRhs<V>]
+            = equal_sizes::aligned::<S, R::Shape>("take_along_axis", x, ids, I::NUMBER)
+                => x.take_along_axis(ids, I::NUMBER as i32),
+                with (x, ids) = (&self.array, indices.as_untyped());
     }
     /// Computes [`Typed::take_along_axis`] with the result sharded as `out` says.
     ///
@@ -179,10 +160,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         V: CompleteFor<op::at>,
     {
         let _ = along;
-        let pick = |d| match d == I::NUMBER {
-            true => DimIndex::from(indices.as_untyped()),
-            false => DimIndex::from(..),
-        };
+        let pick = |d| if d == I::NUMBER { DimIndex::from(indices.as_untyped()) } else { DimIndex::from(..) };
         let part = self.array.at((0..S::DIMS.len()).map(pick).collect::<Vec<_>>().into());
         TypedPart {
             part,

@@ -1,8 +1,6 @@
 //! Access to types, shardings, host data and files of typed arrays.
 
-use super::sets::Sets;
-use super::shape::Shape;
-use super::{Typed, TypedArray};
+use super::{Typed, TypedArray, sets::Sets, shape::Shape};
 use crate::api::array::{Array, HostView, Shard};
 use crate::api::display::Picture;
 use crate::core::{ArrayType, DType, DeviceId, Element, Result, Sharding};

@@ -2,8 +2,7 @@
 
 use super::rules::matrices::{FactorSizes, Matrices, MinSize, SolveRhs, SquareMatrices, UnshardedMatrices};
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
-use super::shape::Shape;
-use super::{Float, SameElem, Typed, TypedArray, op};
+use super::{Float, SameElem, Typed, TypedArray, op, shape::Shape};
 use crate::core::Element;
 
 macro_rules! functions { ($($(#[$doc:meta])* $name:ident $($argument:ident: $t:ty)?, $shapes:ident => $out:ty;)*) => {

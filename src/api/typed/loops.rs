@@ -1,16 +1,12 @@
 //! `scan` and `vmap` over typed arrays, tuples and structs of them.
 
-use super::leaves::LeafList;
 use super::rules::leading::{LeadingShape, MappedDim, StepsDim};
-use super::rules::reshape_dims::UnshardedDim;
-use super::sets::Sets;
 use super::shape::{AxesOnce, D, DimType, Insert, Shape, TDim};
-use super::size::Size;
 use super::{Typed, sealed::FromRule};
-use crate::api::array::Array;
-use crate::api::trace::poison;
+use super::{leaves::LeafList, rules::reshape_dims::UnshardedDim, sets::Sets, size::Size};
 use crate::api::transform::{ScanOptions, VmapOptions, check_arguments, scan_at, vmap_at};
 use crate::api::tree::{Args, NamedSizes, Output, Path, Retype, ScanStep, Tree};
+use crate::api::{array::Array, trace::poison};
 use crate::core::{Element, Result};
 use crate::ir::program::CallSite;
 use std::cell::RefCell;

@@ -2,13 +2,10 @@
 
 use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
-use super::equal_sizes::named_dims;
-use super::habits::DevicePosition;
-use super::mesh::TypedMesh;
 use super::region::{ManualRegion, PartialRegion, RegionAxes};
 use super::sets::{AddAxis, AddTo, CompleteFor, CoveredBy, Mark, Sets, VaryingAxes};
 use super::shape::{D, DimNumber, Shape};
-use super::{Number, Typed, convert, op};
+use super::{Number, Typed, convert, equal_sizes::named_dims, habits::DevicePosition, mesh::TypedMesh, op};
 use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
 use crate::api::tree::{Inferred, NamedSizes, SpecTree};
 use crate::core::{Axes, Element, Error, Mesh, Result, Spec};
@@ -254,10 +251,8 @@ pub trait Manual: ManualRegion {
             sizes.check(call).and_then(|()| mesh_of::<Self::Mesh>(&arrays).map_err(|e| call.locate(e)));
         let result = mesh.and_then(|mesh| {
             let map = crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced);
-            match Self::manual_axes() {
-                None => map.call(arrays),
-                Some(axes) => map.over(axis_set(&axes)).call(arrays),
-            }
+            let Some(axes) = Self::manual_axes() else { return map.call(arrays) };
+            map.over(axis_set(&axes)).call(arrays)
         });
         let results = result.unwrap_or_else(|e| vec![crate::api::trace::poison(e); count]);
         R::arrays(&mut results.into_iter())

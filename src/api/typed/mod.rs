@@ -88,11 +88,13 @@
 /// Writes public methods that type the result of an untyped operation by its rule.
 ///
 /// Type parameters and bounds are in brackets. Arguments that only name dims or axes are ignored.
+/// A check before `=>` returns `Ok(())`, or the result that carries its error. `with` names values
+/// that the result uses.
 macro_rules! forward { ($(
     $(#[$attribute:meta])*
     pub fn $name:ident $([$($parameter:tt)*])? (&$this:ident $(, $arg:ident: $ty:ty)*) -> $out:ty
     $(where [$($bound:tt)*])?
-        = $result:expr;
+        = $result:expr $(=> $checked:expr)? $(, with $variable:pat = $init:expr)*;
 )*) => {$(
     $(#[$attribute])*
     #[track_caller]
@@ -100,9 +102,22 @@ macro_rules! forward { ($(
     $(where $($bound)*)?
     {
         $(let _ = &$arg;)*
-        Typed::from_rule_result($result)
+        $(let $variable = $init;)*
+        Typed::from_rule_result(checked!($result $(=> $checked)?))
     }
 )*} }
+/// Evaluates to a value, or to a value after `=>` if the check before it succeeds.
+macro_rules! checked {
+    ($result:expr) => {
+        $result
+    };
+    ($check:expr => $result:expr) => {
+        match $check {
+            Ok(()) => $result,
+            Err(unequal) => unequal,
+        }
+    };
+}
 
 mod along_axis;
 mod broadcast;

@@ -2,10 +2,9 @@
 
 use super::numbers::{AsNumber, Bits, Number, NumberOf};
 use super::rules::broadcast::{ZipOf, ZipRhs};
-use super::rules::select::SelectRhs;
 use super::sets::{AddOf, AddRhs, CompleteSets, JoinOf, JoinRhs, MulOf, MulRhs, ScalarSets, Sets};
 use super::shape::{DimInfo, Shape};
-use super::{Typed, TypedArray};
+use super::{Typed, TypedArray, rules::select::SelectRhs};
 use crate::api::array::{Operand, Term};
 use crate::core::Element;
 use atmesh_typed::sealed::{Seal, Sealed};

@@ -11,8 +11,7 @@ use super::shape::Shape;
 use super::{AsNumber, Bits, Float, Signed, Typed, equal_sizes};
 use crate::api::array::{Array, Operand};
 use crate::core::Element;
-use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::CallSite;
+use crate::ir::{ops::elementwise::Binary, program::CallSite};
 use half::{bf16, f16};
 use std::ops;
 

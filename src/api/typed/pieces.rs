@@ -2,11 +2,9 @@
 
 use super::rules::join::{ConcatSets, ConcatShapes, SplitShapes};
 use super::rules::slice::{SliceDim, StridedDim};
-use super::sets::Sets;
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::Size;
-use super::{SameElem, Typed, TypedArray};
+use super::{SameElem, Typed, TypedArray, sets::Sets, size::Size};
 use crate::api::array::{Array, DimIndex};
 use crate::core::Element;
 use atmesh_typed::sealed::Sealed;
@@ -146,40 +144,36 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         where [S: DimAccess<I::D>, DimAt<S, I::D>: SliceDim<A, B>, SliceOf<S, I::D, A, B>: Shape]
             = sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], None);
     }
-    /// Takes every `K`-th element from `A` up to, but not including, `B` along a dim.
-    ///
-    /// `K` is a number from 1 to 16. A sharded dim keeps its sharding, which divides the new size.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![i32; 8@X]>::iota(&Pod::mesh()?, D0);
-    /// let even: T![i32; 4@X] = x.slice_by::<N![0], N![8], N![2], _>(D0);
-    /// assert_eq!(even.to_vec()?, [0, 2, 4, 6]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn slice_by<A: Size, B: Size, K: Size, I: DimNumber>(
-        &self,
-        at: I,
-    ) -> Typed<T, StridedSlice<S, I::D, A, B, K>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: StridedDim<A, B, K>,
-        StridedSlice<S, I::D, A, B, K>: Shape,
-    {
-        let _ = at;
-        let step = K::VALUE.map(|k| k as i64);
-        Typed::from_rule_result(sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], step))
+    forward! {
+        /// Takes every `K`-th element from `A` up to, but not including, `B` along a dim.
+        ///
+        /// `K` is a number from 1 to 16. A sharded dim keeps its sharding, which divides the new
+        /// size.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![i32; 8@X]>::iota(&Pod::mesh()?, D0);
+        /// let even: T![i32; 4@X] = x.slice_by::<N![0], N![8], N![2], _>(D0);
+        /// assert_eq!(even.to_vec()?, [0, 2, 4, 6]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn slice_by[A: Size, B: Size, K: Size, I: DimNumber](&self, at: I)
+            -> Typed<T, StridedSlice<S, I::D, A, B, K>, V>
+        where [
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: StridedDim<A, B, K>,
+            StridedSlice<S, I::D, A, B, K>: Shape,
+        ]
+            = sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], step),
+                with step = K::VALUE.map(|k| k as i64);
     }
 }
 /// Slices dim `at` of an array.
 #[track_caller]
 fn sliced(array: &Array, rank: usize, at: usize, ends: [Option<usize>; 2], step: Option<i64>) -> Array {
     let [from, to] = ends.map(|end| end.map(|n| n as i64));
-    let picks = (0..rank).map(|d| match d == at {
-        true => DimIndex::range(from, to, step),
-        false => DimIndex::range(None, None, None),
-    });
+    let picks = (0..rank)
+        .map(|d| if d == at { DimIndex::range(from, to, step) } else { DimIndex::range(None, None, None) });
     array.slice(picks.collect::<Vec<_>>().into())
 }

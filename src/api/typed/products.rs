@@ -2,10 +2,9 @@
 
 use super::rules::dot::{DotRhs, DotToRhs, MatmulOf, MatmulRhs, MatmulToOf, MatmulToRhs};
 use super::rules::einsum::{EinsumRhs, EinsumSets, EinsumToRhs};
-use super::rules::reshard::ProductSets;
 use super::sets::{ProductOf, ProductRhs, Sets};
 use super::shape::{Letters, Shape};
-use super::{Number, SameElem, Typed, TypedArray, convert, equal_sizes};
+use super::{Number, SameElem, Typed, TypedArray, convert, equal_sizes, rules::reshard::ProductSets};
 use crate::api::array::{einsum, einsum_to};
 use crate::core::Element;
 
@@ -14,46 +13,30 @@ pub type Product<T, S, V, R> =
     Typed<T, MatmulOf<S, <R as TypedArray>::Shape>, ProductOf<V, <R as TypedArray>::Sets>>;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Multiplies (stacks of) matrices, like [`Array::matmul`](crate::Array::matmul).
-    ///
-    /// If both contracted dims are sharded, the result sharding is ambiguous: use
-    /// [`Typed::matmul_to`].
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 4 } }
-    /// let pod = Pod::mesh()?;
-    /// let y: T![f32; 8@X, 4@Y] =
-    ///     <T![f32; 8@X, 16]>::ones(&pod).matmul(&<T![f32; 16, 4@Y]>::ones(&pod));
-    /// # let _ = y;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn matmul<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
-    where
-        T: Number,
-        R::Shape: MatmulRhs<S>,
-        R::Sets: ProductRhs<V>,
-    {
-        let b = b.as_untyped();
-        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("matmul", &self.array, b) {
-            Ok(()) => self.array.matmul(b),
-            Err(unequal) => unequal,
-        })
-    }
-    /// Multiplies arrays of rank 1 or 2, like [`Array::dot`](crate::Array::dot).
-    #[track_caller]
-    pub fn dot<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
-    where
-        T: Number,
-        R::Shape: DotRhs<S>,
-        R::Sets: ProductRhs<V>,
-    {
-        let b = b.as_untyped();
-        Typed::from_rule_result(match equal_sizes::matmul::<S, R::Shape>("dot", &self.array, b) {
-            Ok(()) => self.array.dot(b),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Multiplies (stacks of) matrices, like [`Array::matmul`](crate::Array::matmul).
+        ///
+        /// If both contracted dims are sharded, the result sharding is ambiguous: use
+        /// [`Typed::matmul_to`].
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 4 } }
+        /// let pod = Pod::mesh()?;
+        /// let y: T![f32; 8@X, 4@Y] =
+        ///     <T![f32; 8@X, 16]>::ones(&pod).matmul(&<T![f32; 16, 4@Y]>::ones(&pod));
+        /// # let _ = y;
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn matmul[R: TypedArray<Elem: SameElem<T>>](&self, b: &R) -> Product<T, S, V, R>
+        where [T: Number, R::Shape: MatmulRhs<S>, R::Sets: ProductRhs<V>]
+            = equal_sizes::matmul::<S, R::Shape>("matmul", &self.array, b) => self.array.matmul(b),
+                with b = b.as_untyped();
+        /// Multiplies arrays of rank 1 or 2, like [`Array::dot`](crate::Array::dot).
+        pub fn dot[R: TypedArray<Elem: SameElem<T>>](&self, b: &R) -> Product<T, S, V, R>
+        where [T: Number, R::Shape: DotRhs<S>, R::Sets: ProductRhs<V>]
+            = equal_sizes::matmul::<S, R::Shape>("dot", &self.array, b) => self.array.dot(b),
+                with b = b.as_untyped();
     }
     /// Runs [`Typed::matmul`] with result sharding `out`, which may be unreduced.
     ///
@@ -109,26 +92,14 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             Err(unequal) => unequal,
         })
     }
-    /// Implements [`einsum!`](crate::api::typed::einsum).
-    #[doc(hidden)]
-    #[track_caller]
-    pub fn einsum_by<O, C, R: TypedArray<Elem: SameElem<T>>>(
-        &self,
-        subscripts: &str,
-        b: &R,
-    ) -> Typed<T, <R::Shape as EinsumRhs<S, O, C>>::Out, ProductOf<V, R::Sets>>
-    where
-        T: Number,
-        R::Shape: EinsumRhs<S, O, C>,
-        R::Sets: ProductRhs<V>,
-    {
-        let b = b.as_untyped();
-        Typed::from_rule_result(
-            match equal_sizes::einsum::<S, R::Shape>("einsum", subscripts, &self.array, b) {
-                Ok(()) => einsum(subscripts, [&self.array, b]),
-                Err(unequal) => unequal,
-            },
-        )
+    forward! {
+        /// Implements [`einsum!`](crate::api::typed::einsum).
+        #[doc(hidden)]
+        pub fn einsum_by[O, C, R: TypedArray<Elem: SameElem<T>>](&self, subscripts: &str, b: &R)
+            -> Typed<T, <R::Shape as EinsumRhs<S, O, C>>::Out, ProductOf<V, R::Sets>>
+        where [T: Number, R::Shape: EinsumRhs<S, O, C>, R::Sets: ProductRhs<V>]
+            = equal_sizes::einsum::<S, R::Shape>("einsum", subscripts, &self.array, b)
+                => einsum(subscripts, [&self.array, b]), with b = b.as_untyped();
     }
     /// Implements [`einsum!`](crate::api::typed::einsum) with a spec.
     #[doc(hidden)]

@@ -1,12 +1,9 @@
 //! Random typed arrays, drawn from keys.
 
-use super::creation::Place;
-use super::rules::reshape_dims::UnshardedDim;
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Formed, KnownShape, Shape};
-use super::{Float, Integer, Typed, op};
-use crate::api::array::Operand;
-use crate::api::random::Key;
+use super::{Float, Integer, Typed, creation::Place, op, rules::reshape_dims::UnshardedDim};
+use crate::api::{array::Operand, random::Key};
 use crate::core::{DType, Element};
 use atmesh_typed::sealed::Seal;
 use std::marker::PhantomData;

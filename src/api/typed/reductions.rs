@@ -2,8 +2,7 @@
 
 use super::rules::reduce::{ArgDims, ReduceDims};
 use super::sets::{CompleteFor, PositionSets, Sets};
-use super::shape::Shape;
-use super::{Bits, Float, Summed, Typed, op};
+use super::{Bits, Float, Summed, Typed, op, shape::Shape};
 use crate::api::array::Dims;
 use crate::core::Element;
 

@@ -1,13 +1,9 @@
 //! Sizes of reshaped arrays: those that the types leave open come from the operand.
 
-use super::convert::spec;
 use super::rules::reshape_dims::{Factored, ReshapesTo, UnshardedShape};
-use super::rules::slice::MergeDim;
-use super::sets::Sets;
 use super::shape::{D, DimAccess, DimInfo, DimNumber, DimType, Insert, Shape, TDim};
 use super::shapes::{DimAt, ReplaceDim};
-use super::size::Size;
-use super::{Typed, convert};
+use super::{Typed, convert, convert::spec, rules::slice::MergeDim, sets::Sets, size::Size};
 use crate::api::array::Array;
 use crate::core::{Element, ErrorKind, Fault};
 use crate::ir::program::CallSite;

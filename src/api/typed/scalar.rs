@@ -1,7 +1,6 @@
 //! Typed scalars that are on no mesh: counters, tolerances and other plain numbers.
 
-use super::Typed;
-use super::sets::PlainSets;
+use super::{Typed, sets::PlainSets};
 use crate::api::array::Array;
 use crate::core::Element;
 

@@ -1,12 +1,11 @@
 //! Resharding, and operations that reorder, split, slice and join dims.
 
 use super::rules::reshape_dims::{Permute, UnitDim};
-use super::rules::reshard::ReshardTo;
 use super::rules::slice::{CutDim, EqualExceptDim, JoinDim};
 use super::sets::{AddOf, AddRhs, Sets};
 use super::shape::{D, DimAccess, DimNumber, Formed, Insert, Shape, Stretch};
 use super::size::{Size, value_of};
-use super::{SameElem, Typed, TypedArray, convert};
+use super::{SameElem, Typed, TypedArray, convert, rules::reshard::ReshardTo};
 use crate::api::array::concat;
 use crate::core::Element;
 

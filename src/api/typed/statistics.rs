@@ -1,13 +1,12 @@
 //! Averages, percentiles and covariances.
 
-use super::reductions::dims;
 use super::rules::rearrange::{Observations, SameShape};
-use super::rules::reduce::ReduceDims;
-use super::rules::reshape_dims::UnshardedDim;
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
-use super::shapes::DimAt;
-use super::{Float, SameElem, Typed, TypedArray, op};
+use super::{
+    Float, SameElem, Typed, TypedArray, op, reductions::dims, rules::reduce::ReduceDims,
+    rules::reshape_dims::UnshardedDim, shapes::DimAt,
+};
 use crate::core::Element;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {

@@ -1,9 +1,7 @@
 //! Typed arrays as tree leaves: arguments and results of transformed functions.
 
 use super::equal_sizes::{any_open, named_dims};
-use super::sets::Sets;
-use super::shape::Shape;
-use super::{Float, Typed};
+use super::{Float, Typed, sets::Sets, shape::Shape};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::tree::{Args, Loss, Param, Path, Tree};
 use crate::core::{Element, Error};

@@ -48,29 +48,22 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         where [T: Number, R::Shape: KronRhs<S>, R::Sets: MulRhs<V>]
             = self.array.kron(b.as_untyped());
     }
-    /// Computes the cross products of vectors with three elements along a dim.
-    ///
-    /// Both arrays have one shape and sharding, which is that of the result.
-    #[track_caller]
-    pub fn cross<R: TypedArray<Elem: SameElem<T>>, I: DimNumber>(
-        &self,
-        b: &R,
-        along: I,
-    ) -> Typed<T, S, MulOf<V, R::Sets>>
-    where
-        T: Number,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: ThreeDim,
-        R::Shape: SameShape<S>,
-        R::Sets: MulRhs<V>,
-        V: CompleteFor<op::cross>,
-    {
-        let _ = along;
-        let b = b.as_untyped();
-        Typed::from_rule_result(match equal_sizes::alike::<S>("cross", &[&self.array, b]) {
-            Ok(()) => self.array.cross(b, I::NUMBER as i32),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Computes the cross products of vectors with three elements along a dim.
+        ///
+        /// Both arrays have one shape and sharding, which is that of the result.
+        pub fn cross[R: TypedArray<Elem: SameElem<T>>, I: DimNumber](&self, b: &R, along: I)
+            -> Typed<T, S, MulOf<V, R::Sets>>
+        where [
+            T: Number,
+            S: DimAccess<I::D>,
+            DimAt<S, I::D>: ThreeDim,
+            R::Shape: SameShape<S>,
+            R::Sets: MulRhs<V>,
+            V: CompleteFor<op::cross>,
+        ]
+            = equal_sizes::alike::<S>("cross", &[&self.array, b]) => self.array.cross(b, I::NUMBER as i32),
+                with b = b.as_untyped();
     }
     forward! {
         /// Evaluates a polynomial at each element. Shape and sharding do not change.

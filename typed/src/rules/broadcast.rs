@@ -39,13 +39,10 @@ pub trait ZipDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S1, S2> ZipDim<TDim<Z, S2>> for TDim<Z, S1>
-where
-    TDim<Z, S1>: MergeSplits<TDim<Z, S2>>,
-{
-    type Out = <TDim<Z, S1> as MergeSplits<TDim<Z, S2>>>::Out;
-}
 rules! { Out:
+    [Z: Size, S1, S2] TDim<Z, S1>: ZipDim<TDim<Z, S2>>
+        where [TDim<Z, S1>: MergeSplits<TDim<Z, S2>>]
+        = <TDim<Z, S1> as MergeSplits<TDim<Z, S2>>>::Out;
     hidden [Z: Size, S: Shard] TDim<Z, S>: ZipDim<Stretch> = TDim<Z, S>;
     hidden [Z: Size, S: Shard] Stretch: ZipDim<TDim<Z, S>> = TDim<Z, S>;
     hidden [] Stretch: ZipDim<Stretch> = Stretch;
@@ -81,15 +78,7 @@ macro_rules! zip {
         zip!([$($p)*] [$($a $b)*]);
     };
 }
-zip!([P1 P2 P3 P4 P5 P6 P7 P8] []);
-zip!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
-zip!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
-zip!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
-zip!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
-zip!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
-zip!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
-zip!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
-zip!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+dim_pairs!(zip);
 
 /// A shape whose arrays can be combined elementwise with arrays of this shape and of rank 0,
 /// whatever the rank and the sharding: the bound of functions generic over shapes.

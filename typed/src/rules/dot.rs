@@ -43,11 +43,9 @@ pub trait BatchDimPair<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S1: Shard, S2> BatchDimPair<TDim<Z, S2>> for TDim<Z, S1>
-where
-    TDim<Z, S1>: ContractTo<TDim<Z, S2>>,
-{
-    type Out = TDim<Z, S1>;
+rules! { Out:
+    [Z: Size, S1: Shard, S2] TDim<Z, S1>: BatchDimPair<TDim<Z, S2>>
+        where [TDim<Z, S1>: ContractTo<TDim<Z, S2>>] = TDim<Z, S1>;
 }
 
 /// The agreement of two dims of one size: which of them are sharded.
@@ -113,8 +111,7 @@ pub type MatmulOf<L, R> = <R as MatmulRhs<L>>::Out;
     label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
 )]
 pub trait MatmulToRhs<L, P>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the product.
     type Out: Shape;
 }

@@ -64,8 +64,7 @@ pub trait Outs<L, R>: Sealed {
 }
 /// The dims of the result, sharded as `P` says.
 pub trait OutsTo<L, R, P>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the result.
     type Out: Shape;
 }
@@ -73,15 +72,7 @@ macro_rules! outs { ($($o:ident)*) => {
     impl<L, R, $($o: Pick<L, R>),*> Outs<L, R> for ($($o,)*) where ($($o::Dim,)*): AxesOnce + Shape { type Out = ($($o::Dim,)*); }
     impl<L, R, P: Spec<($($o::Dim,)*)>, $($o: PickTo<L, R>),*> OutsTo<L, R, P> for ($($o,)*) { const SEAL: Seal = Seal; type Out = P::Out; }
 } }
-outs!();
-outs!(A);
-outs!(A B);
-outs!(A B C);
-outs!(A B C E);
-outs!(A B C E F);
-outs!(A B C E F G);
-outs!(A B C E F G H);
-outs!(A B C E F G H I);
+prefixes! { outs [] (A) (B) (C) (E) (F) (G) (H) (I) }
 
 /// One pair of contracted dims.
 pub trait Pair<L, R>: Sealed {}
@@ -103,11 +94,7 @@ macro_rules! over { ($($c:ident)*) => {
     impl<L, R, $($c: Pair<L, R>),*> ContractedPairs<L, R> for ($($c,)*) {}
     impl<L, R, $($c: PairTo<L, R>),*> ContractedPairsTo<L, R> for ($($c,)*) {}
 } }
-over!();
-over!(A);
-over!(A B);
-over!(A B C);
-over!(A B C E);
+prefixes! { over [] (A) (B) (C) (E) }
 
 /// The shape of the right operand of an einsum.
 ///
@@ -117,22 +104,18 @@ over!(A B C E);
     label = "the subscripts do not fit the operands"
 )]
 pub trait EinsumRhs<L, O, C> {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the result.
     type Out: Shape;
 }
-rules! { Out:
-    sealed [L, R, O: Outs<L, R>, C: ContractedPairs<L, R>] R: EinsumRhs<L, O, C> = O::Out;
-}
+rules! { Out: sealed [L, R, O: Outs<L, R>, C: ContractedPairs<L, R>] R: EinsumRhs<L, O, C> = O::Out; }
 /// The rule of [`EinsumRhs`] with a result sharding `P`.
 #[diagnostic::on_unimplemented(
     message = "einsum: shapes `{L}` and `{Self}` do not go together by these subscripts",
     label = "the subscripts do not fit the operands"
 )]
 pub trait EinsumToRhs<L, O, C, P> {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the result.
     type Out: Shape;
 }
@@ -149,14 +132,11 @@ impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, 
     note = "with `; U: X` in the spec, the dims that are contracted over X are sharded over X in both operands: `reshard` one of them, or leave out `; U: X`"
 )]
 pub trait PartialDim<D2, V>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The set with the axes unreduced.
     type Out: Sets;
 }
-rules! { Out:
-    hidden sealed [Z, S: UnreduceIn<V>, V] TDim<Z, S>: PartialDim<TDim<Z, S>, V> = S::Out;
-}
+rules! { Out: hidden sealed [Z, S: UnreduceIn<V>, V] TDim<Z, S>: PartialDim<TDim<Z, S>, V> = S::Out; }
 /// One pair of contracted dims of a product that is left unreduced.
 pub trait PartialPair<L, R, V>: Sealed {
     /// The set `V` with the axes of the pair unreduced.
@@ -223,15 +203,7 @@ macro_rules! stated { ($($s:ident)*) => {
     #[diagnostic::do_not_recommend]
     impl<L, R, C, V: Sets, $($s),*> EinsumSets<L, R, C, V> for ($($s,)*) { type Out = V; }
 } }
-stated!();
-stated!(S1);
-stated!(S1 S2);
-stated!(S1 S2 S3);
-stated!(S1 S2 S3 S4);
-stated!(S1 S2 S3 S4 S5);
-stated!(S1 S2 S3 S4 S5 S6);
-stated!(S1 S2 S3 S4 S5 S6 S7);
-stated!(S1 S2 S3 S4 S5 S6 S7 S8);
+prefixes! { stated [] (S1) (S2) (S3) (S4) (S5) (S6) (S7) (S8) }
 type UnreducedOver<A, M> = <A as MarkIn<EmptyOf<M>>>::Unreduced;
 impl<L, R, C: PartialPairs<L, R, EmptyOf<A>>, P, A: MeshAxis> EinsumSets<L, R, C, ()>
     for LeftUnreduced<P, (A,)>

@@ -1,9 +1,7 @@
 //! Rules of halos: blocks with a rim of their neighbours' elements.
 
-use crate::sealed::Seal;
 use crate::shape::{DimType, TDim};
-use crate::size::SizeAtMost;
-use crate::size::{KnownSize, Size, WithRim};
+use crate::size::{KnownSize, Size, SizeAtMost, WithRim};
 
 /// A dim of a block that can get a rim of `K` elements on both sides.
 #[diagnostic::on_unimplemented(
@@ -11,8 +9,7 @@ use crate::size::{KnownSize, Size, WithRim};
     label = "a block's dims are unsharded, and the width of a rim is a number: `x.halo::<N![1], _, _>(D0, X)`"
 )]
 pub trait HaloDim<K>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim with its rim.
     type Out: DimType;
 }

@@ -1,7 +1,6 @@
 //! Rules of linear algebra: stacks of matrices, whose last two dims every device holds whole.
 
-use super::reshape_dims::UnshardedShape;
-use super::slice::SameType;
+use super::{reshape_dims::UnshardedShape, slice::SameType};
 use crate::sealed::Sealed;
 use crate::shape::{DimType, Shape, TDim};
 use crate::size::{AddSize, DivideBy, IntoSize, IntoTypenum, Num, Prime, Size, TypenumOf};
@@ -98,13 +97,10 @@ pub trait MinSize<B>: Size {
     /// The minimum.
     type Out: Size;
 }
-#[diagnostic::do_not_recommend]
-impl<A: Size + IntoTypenum, B: IntoTypenum> MinSize<B> for A
-where
-    TypenumOf<A>: Min<TypenumOf<B>>,
-    Minimum<TypenumOf<A>, TypenumOf<B>>: IntoSize,
-{
-    type Out = <Minimum<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
+rules! { Out:
+    hidden [A: Size + IntoTypenum, B: IntoTypenum] A: MinSize<B>
+        where [TypenumOf<A>: Min<TypenumOf<B>>, Minimum<TypenumOf<A>, TypenumOf<B>>: IntoSize]
+        = <Minimum<TypenumOf<A>, TypenumOf<B>> as IntoSize>::Size;
 }
 
 /// Selects square factors in a factorization: `a.qr(FullMatrices)`.
@@ -153,13 +149,9 @@ pub trait RealSamples: Size {
     /// The number of results.
     type Frequencies: Size;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: DivideBy<(Prime<2>, ())>> RealSamples for Z
-where
-    Z: Size,
-    Z::Quotient: AddSize<Num<1>>,
-{
-    type Frequencies = <Z::Quotient as AddSize<Num<1>>>::Out;
+rules! { Frequencies:
+    hidden [Z: DivideBy<(Prime<2>, ())>] Z: RealSamples
+        where [Z: Size, Z::Quotient: AddSize<Num<1>>] = <Z::Quotient as AddSize<Num<1>>>::Out;
 }
 /// The number of results of a real Fourier transform of `K` samples.
 #[diagnostic::on_unimplemented(

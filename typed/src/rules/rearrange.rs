@@ -1,9 +1,7 @@
 //! Rules of repeating, differencing and flattening dims, of diagonals, and of products of vectors.
 
-use super::dot::ContractDim;
-use super::reshape_dims::UnshardedDim;
+use super::{dot::ContractDim, reshape_dims::UnshardedDim};
 use crate::axis::Shard;
-use crate::sealed::Seal;
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{AddSize, Decimal, DifferenceNumber, MulSize, Num, Size, SplitsOver, WholeNumber};
 
@@ -14,20 +12,15 @@ use crate::size::{AddSize, Decimal, DifferenceNumber, MulSize, Num, Size, Splits
     note = "or state the result: `x.then::<T![..]>(|x| x.repeat(..))`"
 )]
 pub trait RepeatDim<K>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: MulSize<K>, A: Shard, K> RepeatDim<K> for TDim<Z, A>
-where
-    Z::Out: SplitsOver<A>,
-{
-    const SEAL: Seal = Seal;
-    type Out = TDim<Z::Out, A>;
+rules! { Out:
+    hidden sealed [Z: MulSize<K>, A: Shard, K] TDim<Z, A>: RepeatDim<K>
+        where [Z::Out: SplitsOver<A>] = TDim<Z::Out, A>;
+    sealed [K: Size] Stretch: RepeatDim<K> = TDim<K>;
 }
-rules! { Out: sealed [K: Size] Stretch: RepeatDim<K> = TDim<K>; }
 
 /// An unsharded dim of which `K`-th differences can be taken.
 #[diagnostic::on_unimplemented(
@@ -36,18 +29,13 @@ rules! { Out: sealed [K: Size] Stretch: RepeatDim<K> = TDim<K>; }
     note = "along a sharded dim keep the size, with a value for the missing neighbour: `&x - x.shift(1, D0, 0.0)`"
 )]
 pub trait DiffDim<K>: UnshardedDim {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<Z: Size + Decimal, K: Decimal> DiffDim<K> for TDim<Z>
-where
-    DifferenceNumber<Z, K>: WholeNumber,
-{
-    const SEAL: Seal = Seal;
-    type Out = TDim<DifferenceNumber<Z, K>>;
+rules! { Out:
+    hidden sealed [Z: Size + Decimal, K: Decimal] TDim<Z>: DiffDim<K>
+        where [DifferenceNumber<Z, K>: WholeNumber] = TDim<DifferenceNumber<Z, K>>;
 }
 
 /// A shape of unsharded dims whose elements are counted at compile time.
@@ -151,12 +139,7 @@ pub trait OuterRhs<L>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-impl<A: DimType, B: DimType> OuterRhs<(A,)> for (B,)
-where
-    (A, B): AxesOnce,
-{
-    type Out = (A, B);
-}
+rules! { Out: [A: DimType, B: DimType] (B,): OuterRhs<(A,)> where [(A, B): AxesOnce] = (A, B); }
 /// The shape of the right operand of `inner`, whose last dim is contracted with that of `L`.
 #[diagnostic::on_unimplemented(
     message = "inner: shapes `{L}` and `{Self}` cannot be multiplied",

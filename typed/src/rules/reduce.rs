@@ -152,12 +152,4 @@ pub trait AllKept: Shape {
 macro_rules! kept { ($($d:ident $one:ident)*) => {
     impl<$($d: crate::shape::DimType),*> AllKept for ($($d,)*) { type Out = ($($one,)*); }
 } }
-kept!();
-kept!(A Stretch);
-kept!(A Stretch B Stretch);
-kept!(A Stretch B Stretch C Stretch);
-kept!(A Stretch B Stretch C Stretch E Stretch);
-kept!(A Stretch B Stretch C Stretch E Stretch F Stretch);
-kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch);
-kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch H Stretch);
-kept!(A Stretch B Stretch C Stretch E Stretch F Stretch G Stretch H Stretch I Stretch);
+prefixes! { kept [] (A Stretch) (B Stretch) (C Stretch) (E Stretch) (F Stretch) (G Stretch) (H Stretch) (I Stretch) }

@@ -1,7 +1,6 @@
 //! Rules of transposing, squeezing, broadcasting and reshaping.
 
-use super::broadcast::ZipRhs;
-use super::slice::SameType;
+use super::{broadcast::ZipRhs, slice::SameType};
 use crate::axis::{Shard, Unsharded};
 use crate::sealed::Seal;
 use crate::shape::{DimAccess, DimNumber, DimType, OtherDim, Shape, Stretch, TDim};
@@ -116,15 +115,7 @@ macro_rules! broadcast {
         broadcast!([$($p)*] [$($a $b)*]);
     };
 }
-broadcast!([P1 P2 P3 P4 P5 P6 P7 P8] []);
-broadcast!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
-broadcast!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
-broadcast!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
-broadcast!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
-broadcast!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
-broadcast!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
-broadcast!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
-broadcast!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+dim_pairs!(broadcast);
 
 /// A shape of which the number of elements is known, perhaps as a product with names.
 pub trait CountedShape: Shape {
@@ -158,8 +149,7 @@ counted! { ; A; A B; A B C; A B C E; A B C E F; A B C E F G; A B C E F G H; A B 
     label = "the two factors multiply to the dim's size, and mesh axes that shard the dim divide the first"
 )]
 pub trait Factored<A, B>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the major factor.
     type Major: DimType;
     /// The dim of the minor factor.

@@ -1,7 +1,7 @@
 //! Specs: shardings that a program states.
 
 use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Unsharded};
-use crate::sealed::{Seal, Sealed};
+use crate::sealed::Sealed;
 use crate::sets::{GlobalSets, MarkIn, Sets};
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{Size, SplitsOver};
@@ -38,8 +38,7 @@ pub use values::*;
 
 /// A dim that can be sharded as `S` says.
 pub trait RespecDim<S>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
@@ -65,15 +64,7 @@ macro_rules! respec { ($($d:ident $s:ident)*) => {
     where ($($d::Out,)*): AxesOnce + Shape { type Out = ($($d::Out,)*); }
     impl<$($d: UnshardedOver<A>,)* A> UnshardedOver<A> for ($($d,)*) {}
 } }
-respec!();
-respec!(A1 S1);
-respec!(A1 S1 A2 S2);
-respec!(A1 S1 A2 S2 A3 S3);
-respec!(A1 S1 A2 S2 A3 S3 A4 S4);
-respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5);
-respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6);
-respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7);
-respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7 A8 S8);
+prefixes! { respec [] (A1 S1) (A2 S2) (A3 S3) (A4 S4) (A5 S5) (A6 S6) (A7 S7) (A8 S8) }
 rules! { Out:
     [S, A, P: Spec<S>] LeftUnreduced<P, A>: Spec<S> = P::Out;
     [S, A, P: Spec<S>] MarkedReduced<P, A>: Spec<S> = P::Out;
@@ -122,15 +113,7 @@ macro_rules! plain { ($($s:ident)*) => {
         type Sets = ();
     }
 } }
-plain!();
-plain!(S1);
-plain!(S1 S2);
-plain!(S1 S2 S3);
-plain!(S1 S2 S3 S4);
-plain!(S1 S2 S3 S4 S5);
-plain!(S1 S2 S3 S4 S5 S6);
-plain!(S1 S2 S3 S4 S5 S6 S7);
-plain!(S1 S2 S3 S4 S5 S6 S7 S8);
+prefixes! { plain [] (S1) (S2) (S3) (S4) (S5) (S6) (S7) (S8) }
 /// The empty set of axes of the mesh of axis `A`.
 pub(super) type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
 macro_rules! marked { ($([$($a:ident)*] $axes:ty;)*) => { $(
@@ -166,15 +149,7 @@ macro_rules! product { ($($s:ident)*) => {
     #[diagnostic::do_not_recommend]
     impl<L, R, V: Sets, $($s),*> ProductSets<L, R, V> for ($($s,)*) { type Out = V; }
 } }
-product!();
-product!(S1);
-product!(S1 S2);
-product!(S1 S2 S3);
-product!(S1 S2 S3 S4);
-product!(S1 S2 S3 S4 S5);
-product!(S1 S2 S3 S4 S5 S6);
-product!(S1 S2 S3 S4 S5 S6 S7);
-product!(S1 S2 S3 S4 S5 S6 S7 S8);
+prefixes! { product [] (S1) (S2) (S3) (S4) (S5) (S6) (S7) (S8) }
 macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => { $(
     unreduced!(@ [A] A, (A,); [$($l)*] [$($r)*] [$($n)*]);
     unreduced!(@ [A B] (A, B), (A, B); [$($l)*] [$($r)*] [$($n)*]);

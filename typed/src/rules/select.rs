@@ -48,12 +48,4 @@ macro_rules! select {
         select!([$($p)*] [$($a $b)*]);
     };
 }
-select!([P1 P2 P3 P4 P5 P6 P7 P8] []);
-select!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
-select!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
-select!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
-select!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
-select!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
-select!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
-select!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
-select!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+dim_pairs!(select);

@@ -17,11 +17,9 @@ pub trait JoinDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: AddSize<B>, B: Size, S: Shard> JoinDim<TDim<B, S>> for TDim<A, S>
-where
-    A::Out: SplitsOver<S>,
-{
-    type Out = TDim<A::Out, S>;
+rules! { Out:
+    [A: AddSize<B>, B: Size, S: Shard] TDim<A, S>: JoinDim<TDim<B, S>>
+        where [A::Out: SplitsOver<S>] = TDim<A::Out, S>;
 }
 /// A pair of dims that can be merged into one.
 ///
@@ -36,11 +34,9 @@ pub trait MergeDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: MulSize<B>, B: Size, S: Shard> MergeDim<TDim<B>> for TDim<A, S>
-where
-    A::Out: SplitsOver<S>,
-{
-    type Out = TDim<A::Out, S>;
+rules! { Out:
+    [A: MulSize<B>, B: Size, S: Shard] TDim<A, S>: MergeDim<TDim<B>>
+        where [A::Out: SplitsOver<S>] = TDim<A::Out, S>;
 }
 macro_rules! strung { ($($($a:ident)+, $first:ty, $second:ty;)*) => { $(
     impl<A: MulSize<B>, B: Size, $($a: MeshAxis),+> MergeDim<TDim<B, $second>> for TDim<A, $first>
@@ -57,8 +53,7 @@ strung! { X Y, X, Y; X Y Z, X, (Y, Z); X Y Z, (X, Y), Z; }
     label = "the parts' sizes are numbers that add up to the dim's, and mesh axes divide each"
 )]
 pub trait CutDim<A, B>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The first piece.
     type First: DimType;
     /// The second piece.
@@ -79,17 +74,13 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
 pub trait SliceDim<A, B>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>> SliceDim<A, B> for TDim<Z, S>
-where
-    B::Out: SplitsOver<S>,
-{
-    const SEAL: Seal = Seal;
-    type Out = TDim<B::Out, S>;
+rules! { Out:
+    sealed [Z: Size, S: Shard, A, B: SubSize<A> + SizeAtMost<Z>] TDim<Z, S>: SliceDim<A, B>
+        where [B::Out: SplitsOver<S>] = TDim<B::Out, S>;
 }
 /// A dim of which every `K`-th element from `A` to `B` can be taken. It keeps its sharding, which
 /// divides the new size.
@@ -99,8 +90,7 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
 pub trait StridedDim<A, B, K>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
@@ -119,17 +109,13 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
 )]
 pub trait PadDim<A, B>: DimType {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: AddSize<A>, S: Shard, A, B> PadDim<A, B> for TDim<Z, S>
-where
-    Z::Out: AddSize<B, Out: SplitsOver<S>>,
-{
-    const SEAL: Seal = Seal;
-    type Out = TDim<<Z::Out as AddSize<B>>::Out, S>;
+rules! { Out:
+    sealed [Z: AddSize<A>, S: Shard, A, B] TDim<Z, S>: PadDim<A, B>
+        where [Z::Out: AddSize<B, Out: SplitsOver<S>>] = TDim<<Z::Out as AddSize<B>>::Out, S>;
 }
 /// An unsharded dim that can be repeated `K` times.
 #[diagnostic::on_unimplemented(
@@ -138,8 +124,7 @@ where
     note = "or state the result: `x.then::<T![..]>(|x| x.tile(..))`"
 )]
 pub trait TileDim<K>: UnshardedDim {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The dim of the result.
     type Out: DimType;
 }

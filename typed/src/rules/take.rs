@@ -1,8 +1,7 @@
 //! Rules of reads and updates at index arrays.
 
 use super::broadcast::{MergeSplits, ZipRhs};
-use super::reshape_dims::UnshardedDim;
-use super::slice::SameType;
+use super::{reshape_dims::UnshardedDim, slice::SameType};
 use crate::axis::Shard;
 use crate::sealed::Sealed;
 use crate::shape::{AxesOnce, D, DimAccess, DimType, Insert, Shape, Stretch, TDim};
@@ -93,14 +92,7 @@ impl<S: DimAccess<I>, I> IndicesOf<S, I> for () {
 }
 impl<S: DimAccess<I, Dim: LookupDim>, I> TakeRhs<S, I> for () {}
 impl<S: DimAccess<I>, I> AtRhs<S, I> for () {}
-indices!(A);
-indices!(A B);
-indices!(A B C);
-indices!(A B C E);
-indices!(A B C E F);
-indices!(A B C E F G);
-indices!(A B C E F G H);
-indices!(A B C E F G H J);
+prefixes! { indices [A] (B) (C) (E) (F) (G) (H) (J) }
 
 /// The dim along which `take_along_axis` takes elements.
 pub struct AlongDim<A>(core::marker::PhantomData<fn() -> A>);
@@ -125,13 +117,12 @@ pub trait AlignDim<D2>: Sealed {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<Z: Size, S1, S2> AlignDim<TDim<Z, S2>> for TDim<Z, S1>
-where
-    TDim<Z, S1>: AlignSplits<TDim<Z, S2>>,
-{
-    type Out = <TDim<Z, S1> as AlignSplits<TDim<Z, S2>>>::Out;
+rules! { Out:
+    [Z: Size, S1, S2] TDim<Z, S1>: AlignDim<TDim<Z, S2>>
+        where [TDim<Z, S1>: AlignSplits<TDim<Z, S2>>]
+        = <TDim<Z, S1> as AlignSplits<TDim<Z, S2>>>::Out;
+    hidden [Z: Size, S: Shard] TDim<Z, S>: AlignDim<Stretch> = TDim<Z, S>;
 }
-rules! { Out: hidden [Z: Size, S: Shard] TDim<Z, S>: AlignDim<Stretch> = TDim<Z, S>; }
 // the dim of size 1 is read at index 0, so the indices are unsharded there
 #[diagnostic::do_not_recommend]
 impl<Z: Size> AlignDim<TDim<Z>> for Stretch {
@@ -189,7 +180,7 @@ pub trait AlignDimsTo<M>: Sealed {
     /// The shape of the result, before its sharding is stated.
     type Out: Shape;
 }
-macro_rules! align { ($($($a:ident $b:ident)+;)*) => { $(
+macro_rules! align { ($($a:ident $b:ident)+) => {
     impl<$($a: AlignDim<$b>, $b),+> AlignDims<($($a,)+)> for ($($b,)+)
     where
         ($($a::Out,)+): AxesOnce + Shape,
@@ -213,17 +204,8 @@ macro_rules! align { ($($($a:ident $b:ident)+;)*) => { $(
     {
         type Out = <Self as AlignDimsTo<MarkedShape<($($a,)+), I>>>::Out;
     }
-)* } }
-align! {
-    A1 B1;
-    A1 B1 A2 B2;
-    A1 B1 A2 B2 A3 B3;
-    A1 B1 A2 B2 A3 B3 A4 B4;
-    A1 B1 A2 B2 A3 B3 A4 B4 A5 B5;
-    A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6;
-    A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7;
-    A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8;
-}
+} }
+prefixes! { align [A1 B1] (A2 B2) (A3 B3) (A4 B4) (A5 B5) (A6 B6) (A7 B7) (A8 B8) }
 /// The shape `S` with its dim `I` marked as the one along which elements are taken.
 type MarkedShape<S, I> = <S as DimAccess<I>>::Put<AlongDim<<S as DimAccess<I>>::Dim>>;
 

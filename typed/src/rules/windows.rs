@@ -69,8 +69,7 @@ pub trait UnitStrides: Shape {
     note = "for other sizes state the result: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
 )]
 pub trait FitsInto<Z>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The number of positions: `Z` − `Self` + 1.
     type Positions: Size;
 }
@@ -80,8 +79,7 @@ pub trait FitsInto<Z>: Size {
     label = "the size of the dim is a number; windows have up to 32 elements"
 )]
 pub trait Touches<Z>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The number of positions.
     type Positions: Size;
 }
@@ -111,8 +109,7 @@ window_sizes!(2 1 3 2 4 3 5 4 6 5 7 6 8 7 9 8 10 9 11 10 12 11 13 12 14 13 15 14
     label = "a stride is a number from 1 to 16; with a stride above 1 the size of the dim is a number"
 )]
 pub trait StrideOver<Z>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The number of windows: `Z` / `Self`, rounded up.
     type Count: Size;
 }
@@ -158,11 +155,9 @@ where
 {
     type Out = TDim<S::Count, A>;
 }
-impl<Z: Size, A: Shard, K: Touches<Z>> WindowDim<TDim<K>, TDim<Num<1>>, FullWindows> for TDim<Z, A>
-where
-    K::Positions: SplitsOver<A>,
-{
-    type Out = TDim<K::Positions, A>;
+rules! { Out:
+    [Z: Size, A: Shard, K: Touches<Z>] TDim<Z, A>: WindowDim<TDim<K>, TDim<Num<1>>, FullWindows>
+        where [K::Positions: SplitsOver<A>] = TDim<K::Positions, A>;
 }
 
 /// A shape that windows of shape `W` move over: one window size and one stride for each dim.
@@ -191,11 +186,7 @@ macro_rules! windows { ($($d:ident $k:ident $s:ident)*) => {
 };
     (@ $d:ident) => { TDim<Num<1>> };
 }
-windows!(A K1 S1);
-windows!(A K1 S1 B K2 S2);
-windows!(A K1 S1 B K2 S2 C K3 S3);
-windows!(A K1 S1 B K2 S2 C K3 S3 E K4 S4);
-windows!(A K1 S1 B K2 S2 C K3 S3 E K4 S4 F K5 S5);
+prefixes! { windows [A K1 S1] (B K2 S2) (C K3 S3) (E K4 S4) (F K5 S5) }
 macro_rules! pools { ([$($l:ident)*] $($d:ident $k:ident $s:ident)*) => {
     impl<P, $($l: DimType,)* $($d: WindowDim<$k, $s, P>, $k, $s),*> PoolShape<($($k,)*), ($($s,)*), P>
         for ($($l,)* $($d,)*)
@@ -235,8 +226,7 @@ pub trait ConvRhs<L, St, P>: Shape {
     label = "the array is [batch, features, ..], the filter [output features, features, ..], with one to three spatial dims"
 )]
 pub trait ConvToRhs<L, Q>: Shape {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The shape of the result.
     type Out: Shape;
 }

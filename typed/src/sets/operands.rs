@@ -122,8 +122,7 @@ pub trait OnlyReduced: Sets {}
     note = "make the sum first: `.reshard(P![..])`"
 )]
 pub trait ReducedSlot: AxisSlot {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
 }
 impl ReducedSlot for Invariant {
     const SEAL: Seal = Seal;
@@ -155,7 +154,7 @@ macro_rules! empty {
         Invariant
     };
 }
-macro_rules! slots { ($($a:ident $b:ident),*) => {
+macro_rules! slots { ($($a:ident $b:ident)*) => {
     impl PlainSets for ($(empty!($a),)*) {}
     impl<$($a: CompleteSlot),*> CompleteSets for ($($a,)*) {}
     #[diagnostic::do_not_recommend]
@@ -164,9 +163,4 @@ macro_rules! slots { ($($a:ident $b:ident),*) => {
     impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
     impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
 } }
-slots!(A B);
-slots!(A B, C D);
-slots!(A B, C D, E F);
-slots!(A B, C D, E F, G H);
-slots!(A B, C D, E F, G H, I J);
-slots!(A B, C D, E F, G H, I J, K L);
+prefixes! { slots [A B] (C D) (E F) (G H) (I J) (K L) }

@@ -18,19 +18,14 @@ use core::marker::PhantomData;
     note = "for sizes that are known only at run time state the result: `x.then::<T![..]>(|x| ..)`"
 )]
 pub trait AddSize<B>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The sum.
     type Out: Size;
 }
 type SumNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Sum<DigitsOf<B>>>;
-#[diagnostic::do_not_recommend]
-impl<A: Size + Decimal, B: Decimal> AddSize<B> for A
-where
-    SumNumber<A, B>: WholeNumber,
-{
-    const SEAL: Seal = Seal;
-    type Out = SumNumber<A, B>;
+rules! { Out:
+    hidden sealed [A: Size + Decimal, B: Decimal] A: AddSize<B>
+        where [SumNumber<A, B>: WholeNumber] = SumNumber<A, B>;
 }
 /// A size from which `B`, which is not larger, can be subtracted.
 #[diagnostic::on_unimplemented(
@@ -39,20 +34,15 @@ where
     note = "a generic function has the difference as a further parameter: `B: SubSize<A, Out = C>, A: Size, C: Size`"
 )]
 pub trait SubSize<B>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The difference.
     type Out: Size;
 }
 /// The number `A` − `B`. [`TooLarge`](super::TooLarge) if it is below zero.
 pub(crate) type DifferenceNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Difference<DigitsOf<B>>>;
-#[diagnostic::do_not_recommend]
-impl<A: Size + Decimal, B: Decimal> SubSize<B> for A
-where
-    DifferenceNumber<A, B>: WholeNumber,
-{
-    const SEAL: Seal = Seal;
-    type Out = DifferenceNumber<A, B>;
+rules! { Out:
+    hidden sealed [A: Size + Decimal, B: Decimal] A: SubSize<B>
+        where [DifferenceNumber<A, B>: WholeNumber] = DifferenceNumber<A, B>;
 }
 /// A size that is at most `Z`.
 #[diagnostic::on_unimplemented(
@@ -90,17 +80,13 @@ pub trait MulSize<B>: Size {
 }
 /// The rule that multiplies sizes of a kind by sizes of the kind `K`.
 pub trait MulImpl<K, A, B>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The product.
     type Out: Size;
 }
-#[diagnostic::do_not_recommend]
-impl<A: Size, B: Size> MulSize<B> for A
-where
-    A::Kind: MulImpl<B::Kind, A, B>,
-{
-    type Out = <A::Kind as MulImpl<B::Kind, A, B>>::Out;
+rules! { Out:
+    hidden [A: Size, B: Size] A: MulSize<B>
+        where [A::Kind: MulImpl<B::Kind, A, B>] = <A::Kind as MulImpl<B::Kind, A, B>>::Out;
 }
 type ProductNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Product<DigitsOf<B>>>;
 macro_rules! products {
@@ -139,19 +125,14 @@ products!(open: Number * Open, Named * Open, Symbol * Open, Composite * Open,
     label = "expected a number, and a divisor from 1 to 16"
 )]
 pub trait DivideUp<K>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The quotient.
     type Out: Size;
 }
 type QuotientNumber<Z, K> = SizeOfDigits<<K as Stride>::Quotient<DigitsOf<Z>>>;
-#[diagnostic::do_not_recommend]
-impl<Z: Size + Decimal, K: Stride> DivideUp<K> for Z
-where
-    QuotientNumber<Z, K>: WholeNumber,
-{
-    const SEAL: Seal = Seal;
-    type Out = QuotientNumber<Z, K>;
+rules! { Out:
+    hidden sealed [Z: Size + Decimal, K: Stride] Z: DivideUp<K>
+        where [QuotientNumber<Z, K>: WholeNumber] = QuotientNumber<Z, K>;
 }
 /// A size that is the product of `A` and `B`.
 #[diagnostic::on_unimplemented(

@@ -45,12 +45,10 @@ rules! { Out:
     [Z, L, Y] Open: CountImpl<Z, Tally<L, Y>> = OpenCount;
 }
 type Counted<Z, T> = <<Z as Size>::Kind as CountImpl<Z, T>>::Out;
-impl<A: Size, B: Size, L, Y> CountImpl<SizeProduct<A, B>, Tally<L, Y>> for Composite
-where
-    B::Kind: CountImpl<B, Tally<L, Y>>,
-    A::Kind: CountImpl<A, Counted<B, Tally<L, Y>>>,
-{
-    type Out = Counted<A, Counted<B, Tally<L, Y>>>;
+rules! { Out:
+    [A: Size, B: Size, L, Y] Composite: CountImpl<SizeProduct<A, B>, Tally<L, Y>>
+        where [B::Kind: CountImpl<B, Tally<L, Y>>, A::Kind: CountImpl<A, Counted<B, Tally<L, Y>>>]
+        = Counted<A, Counted<B, Tally<L, Y>>>;
 }
 macro_rules! open { ($($kind:ty)*) => { $(
     impl<Z> CountImpl<Z, OpenCount> for $kind {
@@ -70,13 +68,10 @@ pub trait CountSizes: Sealed {
     /// The product.
     type Tally: TallyCount;
 }
-rules! { Tally: [] (): CountSizes = Tally<Digit1<NoDigits>, ()>; }
-#[diagnostic::do_not_recommend]
-impl<Z: Size, T: CountSizes> CountSizes for (Z, T)
-where
-    Z::Kind: CountImpl<Z, T::Tally>,
-{
-    type Tally = Counted<Z, T::Tally>;
+rules! { Tally:
+    [] (): CountSizes = Tally<Digit1<NoDigits>, ()>;
+    hidden [Z: Size, T: CountSizes] (Z, T): CountSizes
+        where [Z::Kind: CountImpl<Z, T::Tally>] = Counted<Z, T::Tally>;
 }
 /// The product of sizes: a number, [`NamedCount`], or [`OpenCount`].
 pub type CountOf<Z> = <<Z as CountSizes>::Tally as TallyCount>::Count;

@@ -72,36 +72,19 @@ impl<const B: u16, const C: u16, const E: u16> GroupList for Groups3<B, C, E> {
 
 /// A size with a known value: a number or a named number.
 pub trait Decimal: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The digits of the value.
     type Digits: DigitList;
 }
 type TopGroup<const A: u16> = <Group<A> as GroupDigits>::Leading;
 type LowGroup<const A: u16, T> = <Group<A> as GroupDigits>::Before<T>;
-impl<const A: u16> Decimal for Num<A>
-where
-    Group<A>: GroupDigits,
-{
-    const SEAL: Seal = Seal;
-    type Digits = TopGroup<A>;
-}
-impl<const A: u16, const B: u16> Decimal for K<A, B>
-where
-    Group<A>: GroupDigits,
-    Group<B>: GroupDigits,
-{
-    const SEAL: Seal = Seal;
-    type Digits = LowGroup<B, TopGroup<A>>;
-}
-impl<const A: u16, const B: u16, const C: u16> Decimal for M<A, B, C>
-where
-    Group<A>: GroupDigits,
-    Group<B>: GroupDigits,
-    Group<C>: GroupDigits,
-{
-    const SEAL: Seal = Seal;
-    type Digits = LowGroup<C, LowGroup<B, TopGroup<A>>>;
+rules! { Digits:
+    sealed [const A: u16] Num<A>: Decimal where [Group<A>: GroupDigits] = TopGroup<A>;
+    sealed [const A: u16, const B: u16] K<A, B>: Decimal
+        where [Group<A>: GroupDigits, Group<B>: GroupDigits] = LowGroup<B, TopGroup<A>>;
+    sealed [const A: u16, const B: u16, const C: u16] M<A, B, C>: Decimal
+        where [Group<A>: GroupDigits, Group<B>: GroupDigits, Group<C>: GroupDigits]
+        = LowGroup<C, LowGroup<B, TopGroup<A>>>;
 }
 impl<const A: u16, const B: u16, const C: u16, const E: u16> Decimal for G<A, B, C, E>
 where
@@ -170,8 +153,7 @@ type QuotientBy<Z, P> = <P as Divisor>::Quotient<DigitsOf<Z>>;
 type PrimeProduct<Z, P> = <<P as Divisor>::Digits as DigitList>::Product<DigitsOf<Z>>;
 /// Divides an integer by a prime.
 pub trait DividePrime<P>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The quotient, rounded down.
     type Quotient: Size;
     /// The remainder.
@@ -179,8 +161,7 @@ pub trait DividePrime<P>: SealedOrDeclared {
 }
 /// Multiplies an integer by a prime.
 pub trait MultiplyPrime<P>: SealedOrDeclared {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The product.
     type Product: Size;
 }
@@ -192,10 +173,7 @@ where
     type Quotient = SizeOfDigits<<QuotientBy<Z, P> as QuotientDigits>::Quotient>;
     type Rest = <QuotientBy<Z, P> as QuotientDigits>::Rest;
 }
-impl<Z: Decimal, P: Divisor> MultiplyPrime<P> for Z
-where
-    SizeOfDigits<PrimeProduct<Z, P>>: WholeNumber,
-{
-    const SEAL: Seal = Seal;
-    type Product = SizeOfDigits<PrimeProduct<Z, P>>;
+rules! { Product:
+    sealed [Z: Decimal, P: Divisor] Z: MultiplyPrime<P>
+        where [SizeOfDigits<PrimeProduct<Z, P>>: WholeNumber] = SizeOfDigits<PrimeProduct<Z, P>>;
 }

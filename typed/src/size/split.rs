@@ -16,8 +16,7 @@ use crate::sealed::{Seal, Sealed, SealedOrDeclared};
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait SplitsOver<A>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The size of one device's tile.
     type Tile: Size;
 }
@@ -28,8 +27,7 @@ pub trait SplitsOver<A>: Size {
     note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GathersOver<A>: Size {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The size of all tiles together.
     type Full: Size;
 }
@@ -47,8 +45,7 @@ impl<S: SplitsOver<A, Tile: GathersOver<A, Full = S>>, A> Tiles<A> for S {}
 
 /// The rule that splits sizes of a kind.
 pub trait SplitImpl<S, A>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The size of one device's tile.
     type Tile: Size;
     /// The remainder.
@@ -56,8 +53,7 @@ pub trait SplitImpl<S, A>: Sealed {
 }
 /// The rule that gathers sizes of a kind.
 pub trait GatherImpl<S, A>: Sealed {
-    #[doc(hidden)]
-    const SEAL: Seal;
+    seal!();
     /// The size of all tiles together.
     type Full: Size;
 }
@@ -101,13 +97,9 @@ where
     const SEAL: Seal = Seal;
     type Tile = Tile<Tile<Tile<S, A>, B>, C>;
 }
-#[diagnostic::do_not_recommend]
-impl<S: Size, A: MeshAxis> GathersOver<A> for S
-where
-    S::Kind: GatherImpl<S, A>,
-{
-    const SEAL: Seal = Seal;
-    type Full = FullSize<S, A>;
+rules! { Full:
+    hidden sealed [S: Size, A: MeshAxis] S: GathersOver<A>
+        where [S::Kind: GatherImpl<S, A>] = FullSize<S, A>;
 }
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis, B: MeshAxis> GathersOver<(A, B)> for S
@@ -139,12 +131,9 @@ where
     type Tile = <A::Factors as SplitBy<S, A>>::Tile;
     type Rest = <A::Factors as SplitBy<S, A>>::Rest;
 }
-impl<S, A: MeshAxis> GatherImpl<S, A> for Number
-where
-    A::Factors: GatherBy<S, A>,
-{
-    const SEAL: Seal = Seal;
-    type Full = <A::Factors as GatherBy<S, A>>::Full;
+rules! { Full:
+    sealed [S, A: MeshAxis] Number: GatherImpl<S, A>
+        where [A::Factors: GatherBy<S, A>] = <A::Factors as GatherBy<S, A>>::Full;
 }
 /// The prime factors of an axis, as a divisor of a size.
 pub trait SplitBy<S, A>: Sealed {
@@ -203,11 +192,9 @@ where
     type Quotient = <S::Quotient as DivideBy<F>>::Quotient;
     type Rest = (S::Rest, <S::Quotient as DivideBy<F>>::Rest);
 }
-impl<S: Size + MultiplyPrime<P>, P, F> MultiplyBy<(P, F)> for S
-where
-    S::Product: MultiplyBy<F>,
-{
-    type Product = <S::Product as MultiplyBy<F>>::Product;
+rules! { Product:
+    [S: Size + MultiplyPrime<P>, P, F] S: MultiplyBy<(P, F)>
+        where [S::Product: MultiplyBy<F>] = <S::Product as MultiplyBy<F>>::Product;
 }
 
 // named sizes: the value must divide; the tile stays a share of the name
