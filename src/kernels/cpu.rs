@@ -82,9 +82,10 @@ pub(crate) const BASE_LEVEL: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 
 /// Compiles a function for each level.
 ///
 /// The result is a module with the functions `base`, `avx2` and `avx512`, and `at`, which selects
-/// one of them by level. Inside the function, `$L` is the level as a number; from 1 on there is a
-/// fused multiply-add. The functions that it calls must be `#[inline(always)]`, because only
-/// inlined code is compiled for the level.
+/// one of them by level. `narrow` selects from the first two, so that the third is not compiled.
+/// Inside the function, `$L` is the level as a number; from 1 on there is a fused multiply-add. The
+/// functions that it calls must be `#[inline(always)]`, because only inlined code is compiled for
+/// the level.
 macro_rules! for_each_isa {
     ($(
         mod $name:ident<$T:ident: $Bound:path>($($p:ident: $t:ty),* $(,)?) at $L:ident => $call:expr;
@@ -136,7 +137,29 @@ macro_rules! for_each_isa {
                     _ => base::<$T>,
                 }
             }
+            /// Returns the function for a level, without a variant for the widest vectors.
+            pub(crate) fn narrow<$T: $Bound>(level: $crate::kernels::cpu::IsaLevel) -> unsafe fn($($t),*) {
+                match level {
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::cpu::IsaLevel::Avx2 | $crate::kernels::cpu::IsaLevel::Avx512 => avx2::<$T>,
+                    _ => base::<$T>,
+                }
+            }
         }
     )* };
 }
 pub(crate) use for_each_isa;
+
+/// Selects a function of a module of [`for_each_isa`] by level, of the first `$widest + 1` levels.
+///
+/// `$widest` is a constant, so that the functions of wider levels are not compiled.
+macro_rules! up_to_level {
+    ($module:ident::<$T:ty>, $widest:expr, $level:expr) => {
+        match $widest {
+            0 => $module::base::<$T>,
+            1 => $module::narrow::<$T>($level),
+            _ => $module::at::<$T>($level),
+        }
+    };
+}
+pub(crate) use up_to_level;

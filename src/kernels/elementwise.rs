@@ -1,7 +1,7 @@
 //! The loop that applies an elementwise function to slices, compiled for each processor level.
 
 use super::SliceKernel;
-use crate::kernels::cpu::{IsaLevel, for_each_isa};
+use crate::kernels::cpu::{BASE_LEVEL, IsaLevel, for_each_isa};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -319,16 +319,38 @@ pub(super) fn plain<E: ElementFn>(how: KernelVariant) -> SliceKernel {
 /// Returns the kernel of a function that gains little from the widest vectors.
 /// There are only two variants of it.
 pub(super) fn narrow<E: ElementFn>(how: KernelVariant) -> SliceKernel {
-    match how.level {
-        #[cfg(target_arch = "x86_64")]
-        IsaLevel::Avx2 | IsaLevel::Avx512 => plain_loop::avx2::<E>,
-        _ => plain_loop::base::<E>,
-    }
+    plain_loop::narrow::<E>(how.level)
 }
 
 /// Returns the kernel of a rarely used function, which has a single variant.
 pub(super) fn scalar<E: ElementFn>() -> SliceKernel {
     plain_loop::base::<E>
+}
+
+/// Returns the kernel of a function without fused multiply-adds, for every level.
+///
+/// It is the base level's, except on processors that always have them.
+pub(super) fn without_fma<E: ElementFn>() -> SliceKernel {
+    match BASE_LEVEL {
+        0 => plain_loop::base::<E>,
+        _ => level_0::<E>,
+    }
+}
+
+/// Runs the function over `n` elements without fused multiply-adds.
+///
+/// # Safety
+/// The caller upholds the contract of [`SliceKernel`].
+unsafe fn level_0<E: ElementFn>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    c: *const u8,
+    k: &Constants,
+) {
+    // SAFETY: the caller upholds the contract of `body`.
+    unsafe { body::<E, 0>(n, d, a, b, c, k) }
 }
 
 /// Makes the results of non-temporal stores visible to other threads.

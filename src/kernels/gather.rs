@@ -6,7 +6,7 @@
 
 use super::reduce::CombineOp;
 use crate::core::DType;
-use crate::kernels::cpu::{IsaLevel, for_each_isa};
+use crate::kernels::cpu::{IsaLevel, for_each_isa, up_to_level};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// The maximum number of rows in a batch.
@@ -270,8 +270,10 @@ pub(super) fn find<T: IndexInt>(level: IsaLevel) -> FindRows {
     find_at::at::<T>(level)
 }
 /// Returns the kernel that combines rows at computed offsets.
+///
+/// Only floats have variants: the rows come from memory, which takes longer than to combine them.
 pub(super) fn mix<M: CombineOp>(level: IsaLevel) -> CombineRowsAt {
-    mix_at::at::<M>(level)
+    up_to_level!(mix_at::<M>, if M::WIDEST == 2 { 2 } else { 0 }, level)
 }
 /// Returns the kernel that combines single elements at indices of this type.
 ///

@@ -21,7 +21,8 @@ mod small_k;
 #[cfg(test)]
 mod tests;
 
-use super::{buffer::Buffer, cpu};
+use super::buffer::Buffer;
+use super::cpu::{self, up_to_level};
 use crate::core::DType;
 use gemv::{columns as columns_body, dots as dots_body};
 use num_complex::Complex;
@@ -215,6 +216,8 @@ impl<T: GemmElement> MatMut<T> {
 
 trait GemmElement: Copy + 'static {
     const ZERO: Self;
+    /// The widest level that loops are compiled for, as a number: 2 is AVX-512.
+    const WIDEST: u8 = 1;
     fn plus(self, x: Self) -> Self;
     /// Returns `self·x + y`, fused at levels from 1 on.
     fn fma<const L: u8>(self, x: Self, y: Self) -> Self;
@@ -247,6 +250,7 @@ macro_rules! floats {
     ($T:ident $($more:item)?) => {
         impl GemmElement for $T {
             const ZERO: $T = 0.0;
+            const WIDEST: u8 = 2;
             #[inline(always)]
             fn plus(self, x: $T) -> $T { self + x }
             #[inline(always)]
@@ -372,7 +376,7 @@ unsafe fn in_order<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: 
         if b.cs != 1 && a.rs == 1 {
             // transpose the problem: the inner loop is then contiguous
             let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
-            return plain::at::<T>(cpu::level())(
+            return up_to_level!(plain::<T>, T::WIDEST, cpu::level())(
                 flipped,
                 c.transpose(),
                 b.transpose(),
@@ -380,7 +384,7 @@ unsafe fn in_order<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: 
                 accumulate,
             );
         }
-        plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
+        up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
     }
 }
 
@@ -407,20 +411,26 @@ unsafe fn gemv<T: GemmElement>(
             _ => (s, c, a, b),
         };
         if s.k == 1 {
-            return plain::at::<T>(cpu::level())(s, c, a, b, accumulate);
+            return up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate);
         }
         // short rows are faster column by column if the columns are contiguous
         if a.cs == 1 && !(a.rs == 1 && s.k < 64) {
             if b.rs == 1 {
-                return dots::at::<T>(cpu::level())(s, c, a, b, accumulate);
+                return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate);
             }
             let (_packed, x) = pack(b, s.k, 1);
-            return dots::at::<T>(cpu::level())(s, c, a, MatRef { ptr: x.ptr, rs: 1, cs: 1 }, accumulate);
+            return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(
+                s,
+                c,
+                a,
+                MatRef { ptr: x.ptr, rs: 1, cs: 1 },
+                accumulate,
+            );
         }
         if a.rs == 1 {
-            columns::at::<T>(cpu::level())(s, c, a, b, accumulate)
+            up_to_level!(columns::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
         } else {
-            plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
+            up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
         }
     }
 }

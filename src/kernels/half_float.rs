@@ -1,7 +1,7 @@
 //! Functions on 16-bit floats, through float32.
 
 use super::SliceKernel;
-use super::elementwise::{Constants, ElementFn, KernelVariant, narrow};
+use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, without_fma};
 use super::float::{FloatElement, KernelMaker};
 use crate::core::ScalarOp;
 use half::{bf16, f16};
@@ -55,46 +55,46 @@ half!(f16 bf16);
 /// The number of 16-bit floats that are widened at a time.
 pub(super) const CHUNK_ELEMENTS: usize = 128;
 
-/// Runs a float32 function on 16-bit floats, chunk by chunk.
-///
-/// `store` receives the results of a chunk, the destination, and the index of the first one.
+/// Runs a float32 kernel on 16-bit floats, chunk by chunk.
 ///
 /// # Safety
-/// The caller upholds the contract of `SliceKernel`, for operands of type `H` and a result of type
-/// `H`, or of bool bytes if `E` returns them.
-#[inline(always)]
-unsafe fn through_f32<H: Half, E: ElementFn<A = f32, B = f32, C = f32>, const L: u8>(
+/// The caller upholds the contract of `SliceKernel`, for `arity` operands of type `H`, and for a
+/// result of type `H` or, with `to_bool`, of bool bytes. The kernel is one of float32 with as many
+/// operands, whose result is a float32 or, with `to_bool`, a bool.
+unsafe fn through_f32<H: Half>(
+    (kernel, arity, to_bool): (SliceKernel, usize, bool),
     n: usize,
     d: *mut u8,
     operands: [*const u8; 3],
     k: &Constants,
-    store: impl Fn(&[E::D], *mut u8, usize),
-) where
-    E::D: Default,
-{
+) {
     let mut wide = [[0f32; CHUNK_ELEMENTS]; 3];
-    let mut made = [E::D::default(); CHUNK_ELEMENTS];
+    let mut made = [0f32; CHUNK_ELEMENTS];
     for at in (0..n).step_by(CHUNK_ELEMENTS) {
         let m = (n - at).min(CHUNK_ELEMENTS);
-        for (to, from) in wide.iter_mut().zip(operands).take(E::ARITY) {
+        for (to, from) in wide.iter_mut().zip(operands).take(arity) {
             // SAFETY: each operand that is read has `n` elements (caller contract).
             let from = unsafe { std::slice::from_raw_parts(from.cast::<H>().add(at), m) };
             H::widen(from, &mut to[..m]);
         }
-        for i in 0..m {
-            made[i] = E::f::<L>(wide[0][i], wide[1][i], wide[2][i], k);
-            if E::HAS_HARD_INPUTS && E::hard(wide[0][i]) {
-                made[i] = E::exact(wide[0][i]).unwrap_or(made[i]);
+        let [a, b, c] = wide.each_ref().map(|x| x.as_ptr().cast::<u8>());
+        // SAFETY: the operands of the kernel have `m` elements, and so has the space for its
+        // result, which is copied to the `m` elements of `d` from `at` on (caller contract).
+        unsafe {
+            if to_bool {
+                kernel(m, d.add(at), a, b, c, k);
+            } else {
+                kernel(m, made.as_mut_ptr().cast(), a, b, c, k);
+                H::round_to(&made[..m], d.add(at * size_of::<H>()));
             }
         }
-        store(&made[..m], d, at);
     }
 }
-/// Runs a function of 16-bit floats whose result is a float.
+/// Runs a function of 16-bit floats; its result is a float or, with `TO_BOOL`, a bool.
 ///
 /// # Safety
-/// The caller upholds the contract of `through_f32`.
-unsafe fn float_kernel<H: Half, E: ElementFn<A = f32, B = f32, C = f32, D = f32>>(
+/// The caller upholds the contract of [`SliceKernel`] for the function.
+unsafe fn half_kernel<H: Half, E: ElementFn<A = f32, B = f32, C = f32>, const TO_BOOL: bool>(
     n: usize,
     d: *mut u8,
     a: *const u8,
@@ -102,46 +102,23 @@ unsafe fn float_kernel<H: Half, E: ElementFn<A = f32, B = f32, C = f32, D = f32>
     c: *const u8,
     k: &Constants,
 ) {
-    // SAFETY: the operands and `d` have `n` elements of type `H` (caller contract).
-    unsafe {
-        through_f32::<H, E, 0>(n, d, [a, b, c], k, |made, d, at| {
-            H::round_to(made, d.add(at * size_of::<H>()));
-        })
-    }
-}
-/// Runs a function of 16-bit floats whose result is a bool.
-///
-/// # Safety
-/// The caller upholds the contract of `through_f32`.
-unsafe fn bool_kernel<H: Half, E: ElementFn<A = f32, B = f32, C = f32, D = u8>>(
-    n: usize,
-    d: *mut u8,
-    a: *const u8,
-    b: *const u8,
-    c: *const u8,
-    k: &Constants,
-) {
-    // SAFETY: the operands have `n` elements of type `H`, and `d` has space for `n` bytes (caller
-    // contract).
-    unsafe {
-        through_f32::<H, E, 0>(n, d, [a, b, c], k, |made, d, at| {
-            std::ptr::copy_nonoverlapping(made.as_ptr(), d.add(at), made.len());
-        })
-    }
+    // SAFETY: the operands and `d` have `n` elements (caller contract), and the kernel is that of
+    // the function.
+    unsafe { through_f32::<H>((without_fma::<E>(), E::ARITY, TO_BOOL), n, d, [a, b, c], k) }
 }
 struct ThroughF32<H>(PhantomData<H>);
 impl<H: Half> KernelMaker<f32> for ThroughF32<H> {
     fn fast<E: ElementFn<A = f32, B = f32, C = f32, D = f32>>(_: KernelVariant) -> SliceKernel {
-        float_kernel::<H, E>
+        half_kernel::<H, E, false>
     }
     fn slow<E: ElementFn<A = f32, B = f32, C = f32, D = f32>>(_: KernelVariant) -> SliceKernel {
-        float_kernel::<H, E>
+        half_kernel::<H, E, false>
     }
     fn rare<E: ElementFn<A = f32, B = f32, C = f32, D = f32>>(_: KernelVariant) -> SliceKernel {
-        float_kernel::<H, E>
+        half_kernel::<H, E, false>
     }
     fn test<E: ElementFn<A = f32, B = f32, C = f32, D = u8>>(_: KernelVariant) -> SliceKernel {
-        bool_kernel::<H, E>
+        half_kernel::<H, E, true>
     }
 }
 struct HalfNextAfter<H>(PhantomData<H>);

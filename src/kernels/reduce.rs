@@ -12,7 +12,7 @@ use super::elementwise::{Constants, KernelVariant, uninit_slice};
 use super::float::{max, min};
 use super::{CombineElementsAt, CombineRows, CombineRowsAt, SliceKernel, complex::times};
 use crate::core::{DType, Reducer, types::with_dtype};
-use crate::kernels::cpu::{IsaLevel, for_each_isa};
+use crate::kernels::cpu::{IsaLevel, for_each_isa, up_to_level};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::marker::PhantomData;
@@ -29,6 +29,11 @@ pub(super) trait CombineOp: 'static {
     const IDENTITY: Self::T;
     /// True if rows are combined eight at a time, as a tree.
     const COMBINES_IN_TREE: bool;
+    /// The widest level that the kernels are compiled for, as a number: 2 is AVX-512. Types and
+    /// operations that gain little from wide vectors, or are rare, have fewer variants.
+    const WIDEST: u8;
+    /// True if eight rows are combined by a loop for them, instead of one row after the other.
+    const HAS_LOOP_FOR_ROWS8: bool;
     fn load(x: Self::M) -> Self::T;
     fn store(x: Self::T) -> Self::M;
     fn mix(a: Self::T, b: Self::T) -> Self::T;
@@ -49,12 +54,14 @@ pub(super) struct Or<T>(PhantomData<T>);
 pub(super) struct KeepSingle<T>(PhantomData<T>);
 
 macro_rules! mixes {
-    ($($How:ident<$M:ident> as $T:ident: $unit:expr, $tree:literal, |$a:ident, $b:ident| $e:expr, $load:expr, $store:expr;)*) => { $(
+    ($($How:ident<$M:ident> as $T:ident: $unit:expr, $tree:literal, $widest:literal, $rows8:literal, |$a:ident, $b:ident| $e:expr, $load:expr, $store:expr;)*) => { $(
         impl CombineOp for $How<$M> {
             type M = $M;
             type T = $T;
             const IDENTITY: $T = $unit;
             const COMBINES_IN_TREE: bool = $tree;
+            const WIDEST: u8 = $widest;
+            const HAS_LOOP_FOR_ROWS8: bool = $rows8;
             #[inline(always)]
             fn load(x: $M) -> $T { $load(x) }
             #[inline(always)]
@@ -65,47 +72,47 @@ macro_rules! mixes {
     )* };
 }
 macro_rules! floats {
-    ($($M:ident $T:ident $load:expr, $store:expr;)*) => { $( mixes! {
-        Add<$M> as $T: 0.0, true, |a, b| a + b, $load, $store;
-        Mul<$M> as $T: 1.0, false, |a, b| a * b, $load, $store;
-        Max<$M> as $T: $T::NEG_INFINITY, false, |a, b| max(a, b), $load, $store;
-        Min<$M> as $T: $T::INFINITY, false, |a, b| min(a, b), $load, $store;
+    ($($M:ident $T:ident $widest:literal, $rows8:literal, $load:expr, $store:expr;)*) => { $( mixes! {
+        Add<$M> as $T: 0.0, true, $widest, $rows8, |a, b| a + b, $load, $store;
+        Mul<$M> as $T: 1.0, false, $widest, true, |a, b| a * b, $load, $store;
+        Max<$M> as $T: $T::NEG_INFINITY, false, $widest, $rows8, |a, b| max(a, b), $load, $store;
+        Min<$M> as $T: $T::INFINITY, false, $widest, $rows8, |a, b| min(a, b), $load, $store;
     } )* };
 }
 floats! {
-    f32 f32 |x| x, |x| x;
-    f64 f64 |x| x, |x| x;
-    f16 f32 f16::to_f32, f16::from_f32;
-    bf16 f32 bf16::to_f32, bf16::from_f32;
+    f32 f32 2, true, |x| x, |x| x;
+    f64 f64 2, true, |x| x, |x| x;
+    f16 f32 0, false, f16::to_f32, f16::from_f32;
+    bf16 f32 1, true, bf16::to_f32, bf16::from_f32;
 }
 type C64 = Complex<f32>;
 type C128 = Complex<f64>;
 mixes! {
-    Add<C64> as C64: Complex::new(0.0, 0.0), true, |a, b| a + b, |x| x, |x| x;
-    Mul<C64> as C64: Complex::new(1.0, 0.0), false, |a, b| times(a, b), |x| x, |x| x;
-    Add<C128> as C128: Complex::new(0.0, 0.0), true, |a, b| a + b, |x| x, |x| x;
-    Mul<C128> as C128: Complex::new(1.0, 0.0), false, |a, b| times(a, b), |x| x, |x| x;
+    Add<C64> as C64: Complex::new(0.0, 0.0), true, 1, true, |a, b| a + b, |x| x, |x| x;
+    Mul<C64> as C64: Complex::new(1.0, 0.0), false, 1, true, |a, b| times(a, b), |x| x, |x| x;
+    Add<C128> as C128: Complex::new(0.0, 0.0), true, 1, true, |a, b| a + b, |x| x, |x| x;
+    Mul<C128> as C128: Complex::new(1.0, 0.0), false, 1, true, |a, b| times(a, b), |x| x, |x| x;
 }
 macro_rules! ones {
     ($($T:ident of $E:ident)*) => { $( mixes! {
-        KeepSingle<$T> as $T: Complex::new($E::NEG_INFINITY, $E::NEG_INFINITY), false,
+        KeepSingle<$T> as $T: Complex::new($E::NEG_INFINITY, $E::NEG_INFINITY), false, 0, false,
             |a, b| Complex::new(max(a.re, b.re), max(a.im, b.im)), |x| x, |x| x;
     } )* };
 }
 ones!(C64 of f32 C128 of f64);
 macro_rules! ints {
     ($($T:ident)*) => { $( mixes! {
-        Max<$T> as $T: $T::MIN, false, |a, b| if a > b { a } else { b }, |x| x, |x| x;
-        Min<$T> as $T: $T::MAX, false, |a, b| if a < b { a } else { b }, |x| x, |x| x;
+        Max<$T> as $T: $T::MIN, false, 1, false, |a, b| if a > b { a } else { b }, |x| x, |x| x;
+        Min<$T> as $T: $T::MAX, false, 1, false, |a, b| if a < b { a } else { b }, |x| x, |x| x;
     } )* };
 }
 ints!(i8 i16 i32 i64 u8 u16 u32 u64);
 macro_rules! bits {
     ($($T:ident)*) => { $( mixes! {
-        Add<$T> as $T: 0, false, |a, b| a.wrapping_add(b), |x| x, |x| x;
-        Mul<$T> as $T: 1, false, |a, b| a.wrapping_mul(b), |x| x, |x| x;
-        And<$T> as $T: !0, false, |a, b| a & b, |x| x, |x| x;
-        Or<$T> as $T: 0, false, |a, b| a | b, |x| x, |x| x;
+        Add<$T> as $T: 0, false, 1, true, |a, b| a.wrapping_add(b), |x| x, |x| x;
+        Mul<$T> as $T: 1, false, 0, false, |a, b| a.wrapping_mul(b), |x| x, |x| x;
+        And<$T> as $T: !0, false, 0, false, |a, b| a & b, |x| x, |x| x;
+        Or<$T> as $T: 0, false, 0, false, |a, b| a | b, |x| x, |x| x;
     } )* };
 }
 bits!(u8 u16 u32 u64);
@@ -115,8 +122,8 @@ bits!(u8 u16 u32 u64);
 #[repr(transparent)]
 pub(super) struct FoldBool(u8);
 mixes! {
-    And<FoldBool> as u8: 1, false, |a, b| a & b, |x: FoldBool| x.0, FoldBool;
-    Or<FoldBool> as u8: 0, false, |a, b| a | b, |x: FoldBool| x.0, FoldBool;
+    And<FoldBool> as u8: 1, false, 1, false, |a, b| a & b, |x: FoldBool| x.0, FoldBool;
+    Or<FoldBool> as u8: 0, false, 1, false, |a, b| a | b, |x: FoldBool| x.0, FoldBool;
 }
 
 /// Combines `n` elements: element i goes to lane i mod 64, then the lanes are combined in halves.
@@ -196,9 +203,10 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
     // (caller contract).
     unsafe {
         let d = uninit_slice::<M::M>(d, n);
-        if size_optimized!() {
+        if size_optimized!() || !M::HAS_LOOP_FOR_ROWS8 {
             // this needs one loop less: `rows_at` adds to initialized elements, and sums start from
-            // the neutral element
+            // the neutral element; other operations for which this is done give the same bits in
+            // any order
             d.fill(MaybeUninit::new(M::store(M::IDENTITY)));
             return rows_at::base::<M>(n, d.as_mut_ptr().cast(), x, 8, step);
         }
@@ -352,7 +360,7 @@ pub(super) struct CombineKernels {
     pub(super) neutral: [u64; 2],
 }
 
-fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels {
+fn combine_kernels<M: CombineOp>(level: IsaLevel) -> CombineKernels {
     let unit = M::store(M::IDENTITY);
     let from = &raw const unit;
     // SAFETY: `unit` has this number of initialized bytes.
@@ -366,18 +374,20 @@ fn combine_kernels<M: CombineOp>(h: KernelVariant, wide: bool) -> CombineKernels
             _ => from.cast::<[u64; 2]>().read_unaligned(),
         }
     };
-    // most types gain nothing from the widest vectors
-    let level = if wide { h.level } else { h.level.min(IsaLevel::Avx2) };
     CombineKernels {
-        fold: fold_at::at::<M>(level),
-        mix: mix_at::at::<M>(level),
+        fold: up_to_level!(fold_at::<M>, M::WIDEST, level),
+        mix: up_to_level!(mix_at::<M>, M::WIDEST, level),
         mix_at: super::gather::mix::<M>(level),
         one_at: super::gather::one::<M>,
         #[cfg(not(target_family = "wasm"))]
         picked: super::index_filter::combine_picked::<M>,
-        rows: rows_at::at::<M>(level),
+        rows: up_to_level!(rows_at::<M>, M::WIDEST, level),
         #[cfg(not(target_family = "wasm"))]
-        rows8: rows8_at::at::<M>(level),
+        rows8: if M::HAS_LOOP_FOR_ROWS8 {
+            up_to_level!(rows8_at::<M>, M::WIDEST, level)
+        } else {
+            rows8_at::base::<M>
+        },
         neutral,
     }
 }
@@ -389,10 +399,10 @@ fn bits(combine: Reducer, size: usize, h: KernelVariant) -> Option<CombineKernel
     macro_rules! of {
         ($T:ident) => {
             match combine {
-                Reducer::Add => combine_kernels::<Add<$T>>(h, false),
-                Reducer::Mul => combine_kernels::<Mul<$T>>(h, false),
-                Reducer::And => combine_kernels::<And<$T>>(h, false),
-                Reducer::Or => combine_kernels::<Or<$T>>(h, false),
+                Reducer::Add => combine_kernels::<Add<$T>>(h.level),
+                Reducer::Mul => combine_kernels::<Mul<$T>>(h.level),
+                Reducer::And => combine_kernels::<And<$T>>(h.level),
+                Reducer::Or => combine_kernels::<Or<$T>>(h.level),
                 Reducer::Max | Reducer::Min | Reducer::AssumeEqual => return None,
             }
         };
@@ -409,12 +419,12 @@ fn bits(combine: Reducer, size: usize, h: KernelVariant) -> Option<CombineKernel
 /// Returns `None` if the reducer is not defined for the type.
 pub(super) fn find(combine: Reducer, dtype: DType, h: KernelVariant) -> Option<CombineKernels> {
     macro_rules! number {
-        ($T:ident, $wide:expr) => {
+        ($T:ident) => {
             match combine {
-                Reducer::Add => combine_kernels::<Add<$T>>(h, $wide),
-                Reducer::Mul => combine_kernels::<Mul<$T>>(h, $wide),
-                Reducer::Max => combine_kernels::<Max<$T>>(h, $wide),
-                Reducer::Min => combine_kernels::<Min<$T>>(h, $wide),
+                Reducer::Add => combine_kernels::<Add<$T>>(h.level),
+                Reducer::Mul => combine_kernels::<Mul<$T>>(h.level),
+                Reducer::Max => combine_kernels::<Max<$T>>(h.level),
+                Reducer::Min => combine_kernels::<Min<$T>>(h.level),
                 _ => return None,
             }
         };
@@ -422,20 +432,20 @@ pub(super) fn find(combine: Reducer, dtype: DType, h: KernelVariant) -> Option<C
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
     let mut mixer = with_dtype!(dtype, {
         Bool => match combine {
-            Reducer::And | Reducer::Mul | Reducer::Min => combine_kernels::<And<FoldBool>>(h, false),
-            Reducer::Or | Reducer::Add | Reducer::Max | Reducer::AssumeEqual => combine_kernels::<Or<FoldBool>>(h, false),
+            Reducer::And | Reducer::Mul | Reducer::Min => combine_kernels::<And<FoldBool>>(h.level),
+            Reducer::Or | Reducer::Add | Reducer::Max | Reducer::AssumeEqual => combine_kernels::<Or<FoldBool>>(h.level),
         },
         Int T => match combine {
-            Reducer::Max => combine_kernels::<Max<T>>(h, false),
-            Reducer::Min => combine_kernels::<Min<T>>(h, false),
+            Reducer::Max => combine_kernels::<Max<T>>(h.level),
+            Reducer::Min => combine_kernels::<Min<T>>(h.level),
             _ => bits(combine, size_of::<T>(), h)?,
         },
-        Half T => number!(T, false),
-        Float T => number!(T, true),
+        Half T => number!(T),
+        Float T => number!(T),
         Complex T => match combine {
-            Reducer::Add => combine_kernels::<Add<T>>(h, false),
-            Reducer::Mul => combine_kernels::<Mul<T>>(h, false),
-            Reducer::AssumeEqual => combine_kernels::<KeepSingle<T>>(h, false),
+            Reducer::Add => combine_kernels::<Add<T>>(h.level),
+            Reducer::Mul => combine_kernels::<Mul<T>>(h.level),
+            Reducer::AssumeEqual => combine_kernels::<KeepSingle<T>>(h.level),
             _ => return None,
         },
     });
