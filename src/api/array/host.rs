@@ -12,7 +12,7 @@ use crate::core::{
     types::with_dtype,
 };
 use crate::exec::runtime::parallel_copy::{
-    all_pairs, block_runs, to_contiguous, to_vec, to_vec_with, write_runs,
+    all_pairs, block_runs, to_contiguous, to_f64_vec, to_vec, write_runs,
 };
 use crate::exec::runtime::{ArrayData, Buffer, check_available};
 use crate::ir::{ops::elementwise::broadcast_shapes, program::CallSite};
@@ -282,7 +282,7 @@ impl Array {
     /// Returns the data converted to float64.
     fn to_f64_ndarray(&self, location: SourceLocation) -> Result<ArrayD<f64>> {
         let slab = self.host_data("allclose", location)?;
-        let data = with_dtype!(self.dtype()?, T => to_vec_with(slab.elements::<T>(), T::to_f64));
+        let data = with_dtype!(self.dtype()?, T => to_f64_vec(slab.elements::<T>(), T::to_f64));
         let data = data.map_err(|fault| self.memory_error(fault, "allclose", location))?;
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("array data has the size of its shape"))
     }

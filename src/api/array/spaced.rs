@@ -2,9 +2,10 @@
 
 use super::Array;
 use super::creation::{check_requested_sharding, check_vector, from_data, reject_type};
-use crate::core::{ArrayType, Scalar, ScalarElement, types::with_dtype};
-use crate::exec::runtime::{ArrayData, try_collect};
+use crate::core::{ArrayType, Fault, Result, Scalar, ScalarElement, Shape, types::with_dtype};
+use crate::exec::runtime::ArrayData;
 use crate::ir::program::CallSite;
+use crate::kernels::buffer::try_vec_with_capacity;
 use std::ops::Range;
 
 /// # Evenly spaced numbers
@@ -21,7 +22,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
-        Array::spaced_at([num].into(), start..stop, endpoint, |x| x, CallSite::here("linspace"))
+        Array::spaced_at([num].into(), start..stop, endpoint, &|x| x, CallSite::here("linspace"))
     }
     /// Returns evenly spaced values from `start` to `stop` as a vector of the given type.
     ///
@@ -38,7 +39,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn linspace_of(ty: impl Into<ArrayType>, start: f64, stop: f64, endpoint: bool) -> Array {
-        Array::spaced_at(ty.into(), start..stop, endpoint, |x| x, CallSite::here("linspace_of"))
+        Array::spaced_at(ty.into(), start..stop, endpoint, &|x| x, CallSite::here("linspace_of"))
     }
     /// Returns `num` float32 powers of 10, with exponents evenly spaced from `start` to `stop`.
     ///
@@ -53,7 +54,7 @@ impl Array {
     #[track_caller]
     pub fn logspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
         let power = |x| 10f64.powf(x);
-        Array::spaced_at([num].into(), start..stop, endpoint, power, CallSite::here("logspace"))
+        Array::spaced_at([num].into(), start..stop, endpoint, &power, CallSite::here("logspace"))
     }
     /// Returns powers of 10 with evenly spaced exponents, as a vector of the given type.
     ///
@@ -68,14 +69,14 @@ impl Array {
     #[track_caller]
     pub fn logspace_of(ty: impl Into<ArrayType>, start: f64, stop: f64, endpoint: bool) -> Array {
         let power = |x| 10f64.powf(x);
-        Array::spaced_at(ty.into(), start..stop, endpoint, power, CallSite::here("logspace_of"))
+        Array::spaced_at(ty.into(), start..stop, endpoint, &power, CallSite::here("logspace_of"))
     }
     /// Returns a function of evenly spaced numbers, as a vector of a type.
     fn spaced_at(
         ty: ArrayType,
         Range { start, end: stop }: Range<f64>,
         endpoint: bool,
-        function: impl Fn(f64) -> f64,
+        function: &dyn Fn(f64) -> f64,
         call: CallSite<'_>,
     ) -> Array {
         if let Err(poisoned) = check_vector(&ty, call) {
@@ -90,11 +91,17 @@ impl Array {
             let x = function(start * (1.0 - t) + stop * t);
             Scalar::Float(if ty.dtype.is_inexact() { x } else { x.floor() })
         };
-        let slab = with_dtype!(ty.dtype, T => {
-            let numbers = try_collect((0..num).map(|i| T::from_scalar(at(i))), num);
-            numbers.and_then(|numbers| ArrayData::from_elements(ty.shape.clone(), &numbers))
-        });
+        let slab = with_dtype!(ty.dtype, T => elements_at::<T>(&ty.shape, &at));
         let slab = ok_or_return!(slab, |fault| reject_type(fault, &ty, call));
         from_data(slab, ty.dtype, &ty.shape, sharding, call)
     }
+}
+
+/// Creates the data of a vector of a shape from the function of its elements.
+fn elements_at<T: ScalarElement>(shape: &Shape, at: &dyn Fn(usize) -> Scalar) -> Result<ArrayData, Fault> {
+    let mut elements = try_vec_with_capacity(shape[0])?;
+    for i in 0..shape[0] {
+        elements.push(T::from_scalar(at(i)));
+    }
+    ArrayData::from_elements(shape.clone(), &elements)
 }

@@ -165,7 +165,7 @@ impl Boundary {
     pub(super) fn captured_spec(&self, ty: &ArrayType) -> Result<Spec, Fault> {
         let own = ty.spec.filter_axes(|a| self.axes.contains(a));
         let Some(d) = own.dims().iter().position(|axes| !axes.is_empty()) else { return Ok(own) };
-        let (axes, whole) = (own.dim(d), ty.spec.filter_dim_axes(|a| !self.axes.contains(a)));
+        let (axes, whole) = (own.dim(d), ty.spec.filter_dim_axes(&|a| !self.axes.contains(a)));
         let list: Axes = axes.iter().copied().collect();
         let message = format!(
             "the body of a `shard_map` over {} captures {ty}, whose dimension {d} is sharded over {list}: a captured value is the same on all devices",

@@ -132,8 +132,13 @@ impl<'a> IntoIterator for &'a Axes {
     }
 }
 impl FromIterator<Axis> for Axes {
+    // a plain loop: `SmallVec::extend` is much code, which is compiled for each type of iterator
     fn from_iter<I: IntoIterator<Item = Axis>>(iter: I) -> Axes {
-        Axes(iter.into_iter().collect())
+        let mut axes = Axes::none();
+        for axis in iter {
+            axes.push(axis);
+        }
+        axes
     }
 }
 conversions! { Axes:

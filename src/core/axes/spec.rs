@@ -127,6 +127,9 @@ impl Spec {
     }
     /// Returns this spec with only the axes that satisfy `keep`.
     pub fn filter_axes(self, keep: impl Fn(Axis) -> bool) -> Spec {
+        self.filter_by(&keep)
+    }
+    fn filter_by(self, keep: &dyn Fn(Axis) -> bool) -> Spec {
         let cut = |axes: &Axes| axes.iter().filter(|a| keep(*a)).collect::<Axes>();
         let SpecData { dims, unreduced, reduced } = self.0;
         intern(SpecData {
@@ -136,7 +139,7 @@ impl Spec {
         })
     }
     /// Removes axes from the dimensions only; the sets stay.
-    pub(crate) fn filter_dim_axes(self, keep: impl Fn(Axis) -> bool) -> Spec {
+    pub(crate) fn filter_dim_axes(self, keep: &dyn Fn(Axis) -> bool) -> Spec {
         let cut = |axes: &Axes| axes.iter().filter(|a| keep(*a)).collect::<Axes>();
         self.with_dims(self.dims().iter().map(cut).collect())
     }

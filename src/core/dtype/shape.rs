@@ -46,8 +46,13 @@ conversions! { Shape:
     [] &Shape => |s| s.clone();
 }
 impl FromIterator<usize> for Shape {
+    // a plain loop: `SmallVec::extend` is much code, which is compiled for each type of iterator
     fn from_iter<I: IntoIterator<Item = usize>>(iter: I) -> Shape {
-        Shape(iter.into_iter().collect())
+        let mut sizes = SmallVec::new();
+        for size in iter {
+            sizes.push(size);
+        }
+        Shape(sizes)
     }
 }
 impl<const N: usize> PartialEq<[usize; N]> for Shape {

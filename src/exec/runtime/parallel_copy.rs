@@ -7,7 +7,7 @@ use super::array_data::ArrayData;
 use crate::core::{Element, Fault, Shape};
 use crate::kernels;
 use crate::kernels::buffer::{self, Buffer, RawByte, huge_pages, try_vec_with_capacity};
-use ndarray::{ArrayView, ArrayViewD, ArrayViewMut, Dimension, Zip};
+use ndarray::{ArrayView, ArrayViewD, ArrayViewMut, Axis, Dimension, Zip};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -43,19 +43,41 @@ fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
     pieces.for_each(|(to, from)| kernels::copy_slice(to, from, past));
 }
 
+/// Calls `f` with ranges of about `PIECE_BYTES` bytes, which together are `0..n`, on all cores.
+///
+/// Stops early if a call returns false, and returns whether all calls returned true. Everything
+/// that depends on an element type is in `f`, so that the parallel loop is compiled once.
+fn all_pieces(n: usize, element: usize, f: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
+    let piece = (PIECE_BYTES / element).max(1);
+    let pieces = (0..n.div_ceil(piece)).into_par_iter();
+    pieces.all(|i| f(i * piece..n.min((i + 1) * piece)))
+}
+
 /// Converts each element with `f`. Returns an error if the system has no memory.
-pub(crate) fn to_vec_with<T: Element, U: Send>(
-    elements: &[T],
-    f: impl Fn(T) -> U + Sync,
-) -> Result<Vec<U>, Fault> {
-    if size_of_val(elements) < MIN_PARALLEL_BYTES {
-        return buffer::try_collect(elements.iter().map(|x| f(*x)), elements.len());
-    }
+pub(crate) fn to_f64_vec<T: Element>(elements: &[T], f: fn(T) -> f64) -> Result<Vec<f64>, Fault> {
     let mut list = try_vec_with_capacity(elements.len())?;
-    huge_pages(list.spare_capacity_mut());
-    let pieces = elements.par_iter().with_min_len(PIECE_BYTES / size_of::<T>());
-    list.par_extend(pieces.map(|x| f(*x)));
+    let to = &mut list.spare_capacity_mut()[..elements.len()];
+    if size_of_val(elements) >= MIN_PARALLEL_BYTES {
+        huge_pages(to);
+    }
+    fill_pieces(to, &|start, to| {
+        for (to, x) in to.iter_mut().zip(&elements[start..]) {
+            to.write(f(*x));
+        }
+    });
+    // SAFETY: `fill_pieces` has passed each of the first `elements.len()` elements to the closure,
+    // which writes all that it is given.
+    unsafe { list.set_len(elements.len()) };
     Ok(list)
+}
+/// Calls `f` with the index of the first element and the memory of each piece, on all cores unless
+/// there are few elements.
+fn fill_pieces(to: &mut [MaybeUninit<f64>], f: &(dyn Fn(usize, &mut [MaybeUninit<f64>]) + Sync)) {
+    const PIECE: usize = PIECE_BYTES / size_of::<f64>();
+    if size_of_val(to) < MIN_PARALLEL_BYTES {
+        return f(0, to);
+    }
+    to.par_chunks_mut(PIECE).enumerate().for_each(|(i, to)| f(i * PIECE, to));
 }
 
 /// Returns true if `holds` is true for all pairs of elements of two arrays of equal shape.
@@ -67,7 +89,7 @@ pub(crate) fn all_pairs<T: Element, D: Dimension>(
     let pairs = |(a, b): (&T, &T)| holds(a, b);
     match (a.as_slice(), b.as_slice()) {
         (Some(a), Some(b)) if size_of_val(a) >= MIN_PARALLEL_BYTES => {
-            a.par_iter().with_min_len(PIECE_BYTES / size_of::<T>()).zip(b).all(pairs)
+            all_pieces(a.len(), size_of::<T>(), &|r| a[r.clone()].iter().zip(&b[r]).all(pairs))
         }
         _ => a.iter().zip(b.iter()).all(pairs),
     }
@@ -101,16 +123,23 @@ pub(crate) fn to_contiguous<T: Element, D: Dimension>(x: ArrayView<'_, T, D>) ->
 fn copy_strided<B: Copy + Send + Sync>(x: ArrayViewD<'_, B>, buffer: &mut Buffer) {
     let bytes = x.len() * size_of::<B>();
     assert_eq!(bytes, buffer.len());
-    let to = ArrayViewMut::from_shape(x.raw_dim(), buffer.uninit_mut())
+    let mut to = ArrayViewMut::from_shape(x.raw_dim(), buffer.uninit_mut())
         .expect("as many elements as the shape has");
-    let both = Zip::from(to).and(x);
     let write = |to: &mut MaybeUninit<B>, from: &B| {
         to.write(*from);
     };
-    match bytes {
-        ..MIN_PARALLEL_BYTES => both.for_each(write),
-        MIN_PARALLEL_BYTES.. => both.par_for_each(write),
+    if bytes < MIN_PARALLEL_BYTES {
+        return Zip::from(to).and(x).for_each(write);
     }
+    let longest = (0..x.ndim()).max_by_key(|d| x.shape()[*d]).unwrap_or(0);
+    let step = x.shape()[longest].div_ceil(bytes / PIECE_BYTES);
+    rayon::scope(|scope| {
+        let pieces =
+            to.axis_chunks_iter_mut(Axis(longest), step).zip(x.axis_chunks_iter(Axis(longest), step));
+        for (to, from) in pieces {
+            scope.spawn(move |_| Zip::from(to).and(from).for_each(write));
+        }
+    });
 }
 
 /// Reverses the bytes of each element, which has `element` bytes.
@@ -262,7 +291,7 @@ mod tests {
                 unsafe { list.set_len(n + 1) };
                 assert!(list[0] == 7 && list[1..] == x);
             }
-            assert!(to_vec_with(&x, |x| x as f64).unwrap().iter().enumerate().all(|(k, x)| *x == k as f64));
+            assert!(to_f64_vec(&x, f64::from).unwrap().iter().enumerate().all(|(k, x)| *x == k as f64));
             let mut bytes: Vec<u8> = x.iter().flat_map(|x| x.to_be_bytes()).collect();
             swap_bytes(&mut bytes, 4);
             assert!(bytes == x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());

@@ -153,6 +153,8 @@ impl ParallelRowKernel for KeySortStages {
     }
 }
 
+// not inlined: its caller would have the code of all element types
+#[inline(never)]
 fn merge_keys<T: Ordered>(
     positions: Range<usize>,
     x: &RowInput<'_>,
@@ -161,14 +163,18 @@ fn merge_keys<T: Ordered>(
 ) {
     let (Some(x), Some(mut y)) = (row_of::<T>(x), uninit_row::<T>(y)) else { return };
     let runs = sorted_runs::<T::Key>(scratch);
-    match y.as_slice_mut() {
-        Some(y) => merge(&runs, positions.clone(), &mut |k, key| {
-            y[k].write(T::from_key(key));
-        }),
-        None => merge(&runs, positions.clone(), &mut |k, key| {
-            y[k].write(T::from_key(key));
-        }),
-    }
+    let mut strided = Vec::new();
+    let to = match y.as_slice_mut() {
+        Some(to) => to,
+        None => {
+            strided.resize(positions.len(), MaybeUninit::uninit());
+            &mut strided
+        }
+    };
+    merge(&runs, positions.clone(), &mut |k, key| {
+        to[k].write(T::from_key(key));
+    });
+    y.iter_mut().zip(&strided).for_each(|(y, x)| *y = *x);
     // zeros keep their signs, in their original order
     let negative = |zero: &T::Key| scratch.iter().any(|r| r.view::<T::Key>().last() == Some(zero));
     let Some(zero) = T::ZERO.filter(negative) else { return };

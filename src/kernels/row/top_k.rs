@@ -61,6 +61,7 @@ impl TopKKernel {
     fn result_types(&self, dtype: DType) -> Vec<(DType, Shape)> {
         [dtype, DType::I32].map(|dtype| (dtype, Shape::from([self.k]))).to_vec()
     }
+    #[inline(never)]
     fn run_rows<T: Ordered, P: KeyIndex>(
         &self,
         x: &RowInput<'_>,
@@ -89,10 +90,13 @@ fn key_with_index<T: Ordered, P: KeyIndex>((place, x): (usize, &T)) -> P {
 }
 
 /// Writes the `k` largest elements of a row to `best`, in descending order.
+// not inlined, like other functions of one element type here: their callers would have the code of
+// all types
+#[inline(never)]
 fn top_k_of_row<T: Ordered, P: KeyIndex>(k: usize, x: &ArrayView1<'_, T>, best: &mut Vec<P>) {
-    match x.as_slice().filter(|_| !size_optimized!()) {
+    match x.as_slice() {
         Some(x) => k_smallest_by_blocks(k, x, key_with_index, best),
-        None => k_smallest(k, x.iter().enumerate().map(key_with_index), best),
+        None => k_smallest_by_blocks(k, &x.to_vec(), key_with_index, best),
     }
 }
 
@@ -162,11 +166,12 @@ impl ParallelRowKernel for TopKStages {
         outs: &mut RowOutputs<'_>,
     ) {
         let (mut values, mut indices) = (outs.take(0), outs.take(1));
+        let candidates: Vec<usize> =
+            scratch.iter().flat_map(|r| r.view::<i32>()).map(|at| *at as usize).collect();
         with_dtype!(ins[0].dtype(), real T => {
             let Ok(x) = ins[0].view::<T>().into_dimensionality::<Ix1>() else { return };
-            let at = scratch.iter().flat_map(|r| r.view::<i32>()).map(|at| *at as usize);
             let mut best: Vec<u128> = Vec::new();
-            k_smallest(self.k, at.map(|at| key_with_index((at, &x[at]))), &mut best);
+            k_smallest(self.k, &mut candidates.iter().map(|at| key_with_index((*at, &x[*at]))), &mut best);
             let values = values.as_mut().and_then(|y| y.uninit_view().into_dimensionality().ok());
             let places = indices.as_mut().and_then(|y| y.uninit_view().into_dimensionality().ok());
             write_results(&x, &best, values, places);
@@ -206,6 +211,7 @@ impl RowKernel for TopKMerge {
 }
 
 impl TopKMerge {
+    #[inline(never)]
     fn run_rows<T: Ordered>(
         &self,
         ins: &[RowInput<'_>],
@@ -222,8 +228,8 @@ impl TopKMerge {
         for (row, (x, at)) in x.chunks(blocks).zip(at.chunks(blocks)).enumerate() {
             let all = |i: usize| (i / x[0].len(), i % x[0].len());
             let of = |i: usize| x[all(i).0][all(i).1];
-            let placed = (0..blocks * x[0].len()).map(|i| u128::new(most - of(i).key().into(), i));
-            k_smallest(self.k, placed, &mut best);
+            let mut placed = (0..blocks * x[0].len()).map(|i| u128::new(most - of(i).key().into(), i));
+            k_smallest(self.k, &mut placed, &mut best);
             if let Some(y) = &mut values {
                 y[row].iter_mut().zip(&best).for_each(|(y, p)| {
                     y.write(of(p.index()));
@@ -240,7 +246,7 @@ impl TopKMerge {
 }
 
 /// Finds the `k` smallest items, in order. Most items are only compared with a bound.
-fn k_smallest<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P>) {
+fn k_smallest<P: Ord + Copy>(k: usize, all: &mut dyn Iterator<Item = P>, list: &mut Vec<P>) {
     list.clear();
     if k == 0 {
         return;
@@ -320,7 +326,7 @@ mod tests {
             let all: Vec<u64> = (0..n as u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54).collect();
             let (mut list, mut sorted) = (Vec::new(), all.clone());
             sorted.sort_unstable();
-            k_smallest(k, all.into_iter(), &mut list);
+            k_smallest(k, &mut all.into_iter(), &mut list);
             assert_eq!(list, sorted[..k]);
         }
     }
@@ -335,7 +341,7 @@ mod tests {
                 })
                 .collect();
             let (mut by_one, mut blocks) = (Vec::<u64>::new(), Vec::<u64>::new());
-            k_smallest(k, x.iter().enumerate().map(key_with_index), &mut by_one);
+            k_smallest(k, &mut x.iter().enumerate().map(key_with_index), &mut by_one);
             k_smallest_by_blocks(k, &x, key_with_index, &mut blocks);
             assert_eq!(by_one, blocks);
         }

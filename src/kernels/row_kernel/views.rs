@@ -1,7 +1,8 @@
 //! The batches of rows that a row kernel reads and writes, as views of memory.
 
-use crate::core::{DType, Element, types::with_dtype};
+use crate::core::{DType, Element};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
+use num_complex::Complex;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -209,7 +210,23 @@ impl<'a> RowOutput<'a> {
     /// exposed.
     fn zero_if_unwritten(&mut self) {
         if self.unwritten.get() {
-            with_dtype!(self.dtype, T => drop(self.view::<T>()));
+            // zero bytes are zeros of any type, so this is compiled for each size only
+            let dtype = self.dtype;
+            self.dtype = match dtype.size() {
+                1 => DType::U8,
+                2 => DType::U16,
+                4 => DType::U32,
+                8 => DType::C64,
+                _ => DType::C128,
+            };
+            match self.dtype {
+                DType::U8 => drop(self.view::<u8>()),
+                DType::U16 => drop(self.view::<u16>()),
+                DType::U32 => drop(self.view::<u32>()),
+                DType::C64 => drop(self.view::<Complex<f32>>()),
+                _ => drop(self.view::<Complex<f64>>()),
+            }
+            self.dtype = dtype;
         }
     }
     /// Returns the element type.

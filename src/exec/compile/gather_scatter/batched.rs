@@ -189,6 +189,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds for these queries.
+    #[inline(never)]
     pub(super) unsafe fn gather_batched<T: ElementWord>(
         &self,
         quick: &BatchedRows,
@@ -227,6 +228,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds for these updates.
+    #[inline(never)]
     pub(super) unsafe fn scatter_batched<T: ElementWord>(
         &self,
         quick: &BatchedRows,

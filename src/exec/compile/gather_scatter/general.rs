@@ -161,6 +161,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds for these queries.
+    #[inline(never)]
     pub(super) unsafe fn gather<T: ElementWord>(
         &self,
         part: &BoundPartial,
@@ -214,6 +215,7 @@ impl GatherScatterKernel {
     ///
     /// # Safety
     /// The contract of `run` holds for these rows.
+    #[inline(never)]
     pub(super) unsafe fn scatter<T: ElementWord>(
         &self,
         p: &ScatterTarget,

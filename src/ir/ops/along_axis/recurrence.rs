@@ -183,6 +183,8 @@ impl RowKernel for RecurrenceKernel {
 }
 
 impl RecurrenceKernel {
+    // not inlined: `run` would have the code of all element types
+    #[inline(never)]
     fn run_rows<T: Element, W: Element + Default>(
         &self,
         ins: &[RowInput<'_>],

@@ -212,6 +212,8 @@ impl RowKernel for SortKernel {
 }
 
 /// Sorts the rows of a single operand.
+// not inlined: its caller would have the code of all element types
+#[inline(never)]
 fn sort_single<T: Ordered>(x: &RowInput<'_>, y: &mut RowOutput<'_>) {
     let (mut keys, mut scratch, mut zeros) = (Vec::new(), Vec::new(), Vec::<T>::new());
     for (x, mut y) in lanes(x.view::<T>()).into_iter().zip(lanes_mut(y.uninit_view::<T>())) {

@@ -52,16 +52,25 @@ pub(super) fn matrix_loop_nests<P: MatrixOp>(
     operands: &[ArrayType],
     results: &[ArrayType],
 ) -> Vec<LoopNest> {
+    loop_nests_of(Arc::new(MatrixRowKernel(prim.clone())), prim.shared_dim(), operands, results)
+}
+
+/// Computes [`matrix_loop_nests`] of the operation that `row_kernel` runs.
+fn loop_nests_of(
+    row_kernel: Arc<dyn RowKernel>,
+    shared_dim: usize,
+    operands: &[ArrayType],
+    results: &[ArrayType],
+) -> Vec<LoopNest> {
     let batch = operands[0].rank() - 2;
-    let row_kernel: Arc<dyn RowKernel> = Arc::new(MatrixRowKernel(prim.clone()));
     let one = |(result, y): (usize, &ArrayType)| {
         let rank = y.rank();
         let mut extents = y.shape.to_vec();
         extents.extend(matrix_sizes(&operands[0]));
         let mut matrices = vec![[rank, rank + 1]];
         if let [_, b] = operands {
-            extents.push(matrix_sizes(b)[1 - prim.shared_dim()]);
-            matrices.push(if prim.shared_dim() == 0 { [rank, rank + 2] } else { [rank + 2, rank] });
+            extents.push(matrix_sizes(b)[1 - shared_dim]);
+            matrices.push(if shared_dim == 0 { [rank, rank + 2] } else { [rank + 2, rank] });
         }
         let read = |(k, ty): (usize, &ArrayType)| {
             let map = (0..batch).chain(matrices[k]).map(|l| AffineExpr::linear(0, l, 1)).collect();
