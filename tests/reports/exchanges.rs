@@ -321,3 +321,23 @@ fn operations_without_a_closure_have_a_line_of_the_program() -> Result<()> {
     }
     Ok(())
 }
+
+/// Tests that (X,Y) is X times Y wherever X or Y appears by itself: on 3x2 devices it is one range
+/// of 6, whose prime factors in rising order are neither X nor Y.
+#[test]
+fn axes_of_sizes_3_and_2_are_distinguished() -> Result<()> {
+    let mesh = Mesh::new([("X", 3), ("Y", 2)])?;
+    let row = |from: Spec, to: fn() -> Spec| {
+        let x = Array::zeros([24, 24]).put(&mesh, from);
+        let l = jit(move |x: &Array| x.reshard(to())).lower(&x)?;
+        let rows: Vec<String> = l.collectives().iter().map(|c| format!("{:?} {}", c.kind, c.axes)).collect();
+        Ok::<_, atmesh::Error>(rows.join("; "))
+    };
+    assert_eq!(row(p!["X", "Y"], || p![("X", "Y"), _])?, "AllToAll Y");
+    assert_eq!(row(p![("X", "Y"), _], || p!["X", "Y"])?, "AllToAll Y");
+    assert_eq!(row(p![_, ("Y", "X")], || p!["X", "Y"])?, "AllToAll X");
+    assert_eq!(row(p![("X", "Y"), _], || p!["X", _])?, "AllGather Y");
+    assert_eq!(row(p![("X", "Y"), _], || p!["Y", _])?, "Exchange (X,Y)");
+    assert_eq!(row(p![("X", "Y"), _], || p![("Y", "X"), _])?, "Permute (X,Y)");
+    Ok(())
+}

@@ -6,6 +6,7 @@
 //! Shardy's.
 
 use super::Spec;
+use crate::core::dtype::gcd;
 use crate::core::mesh::{Axes, Axis, Mesh};
 use crate::core::util::small_sort;
 use smallvec::SmallVec;
@@ -104,21 +105,70 @@ pub(crate) fn in_device_order(mut sub_axes: SubAxes) -> SubAxes {
     canonicalize(once)
 }
 
-/// Splits sub-axes into factors of prime size, major first.
-pub(crate) fn prime_factors(sub_axes: &[SubAxis]) -> SubAxes {
-    let mut out = SubAxes::new();
-    for x in sub_axes {
-        let (mut n, mut p) = (x.size, 2);
-        while n > 1 {
-            if n.is_multiple_of(p) {
-                n /= p;
-                out.push(SubAxis { stride: x.stride * n, size: p });
-            } else {
-                p += 1;
+/// Splits the sub-axes of each list into factors of prime size, major first.
+///
+/// A sub-axis of size 6 is 2 times 3, or 3 times 2. Each one is split where others start or end, so
+/// that the factors of different lists are equal or disjoint wherever they can be.
+pub(crate) fn split_into_primes(lists: &mut [&mut SubAxes]) {
+    let mut bounds: SmallVec<[usize; 8]> =
+        lists.iter().flat_map(|list| list.iter()).flat_map(|a| [a.stride, a.stride * a.size]).collect();
+    small_sort::sort_by_key(&mut bounds, |bound| std::cmp::Reverse(*bound));
+    bounds.dedup();
+    for list in lists {
+        let mut factors = SubAxes::new();
+        for a in list.iter() {
+            let mut end = a.stride * a.size;
+            for bound in bounds.iter().filter(|bound| **bound > a.stride && bound.is_multiple_of(a.stride)) {
+                if *bound < end && end.is_multiple_of(*bound) {
+                    push_primes(&mut factors, SubAxis { stride: *bound, size: end / bound });
+                    end = *bound;
+                }
             }
+            push_primes(&mut factors, SubAxis { stride: a.stride, size: end / a.stride });
+        }
+        **list = factors;
+    }
+}
+
+/// Appends the factors of prime size of a sub-axis, in rising order.
+fn push_primes(factors: &mut SubAxes, a: SubAxis) {
+    let (mut n, mut p) = (a.size, 2);
+    while n > 1 {
+        if n.is_multiple_of(p) {
+            n /= p;
+            factors.push(SubAxis { stride: a.stride * n, size: p });
+        } else {
+            p += 1;
         }
     }
-    out
+}
+
+/// Takes the leading sub-axes that split loops of the given sizes, which run along one dimension,
+/// the outermost first. Returns those of each loop, and the rest.
+pub(crate) fn distribute(
+    sub_axes: &[SubAxis],
+    sizes: impl IntoIterator<Item = usize>,
+) -> (Vec<SubAxes>, SubAxes) {
+    let mut left: SubAxes = sub_axes.iter().rev().copied().collect();
+    let mut take = |mut size: usize| {
+        let mut here = SubAxes::new();
+        while let Some(a) = left.pop() {
+            let shared = gcd(size, a.size);
+            let rest = a.size / shared;
+            if rest > 1 {
+                left.push(SubAxis { stride: a.stride, size: rest });
+            }
+            if shared == 1 {
+                break;
+            }
+            here.push(SubAxis { stride: a.stride * rest, size: shared });
+            size /= shared;
+        }
+        here
+    };
+    let each = sizes.into_iter().map(&mut take).collect();
+    left.reverse();
+    (each, left)
 }
 
 /// Returns true if one layout cannot contain both sets of sub-axes.
@@ -246,6 +296,34 @@ mod tests {
         assert_eq!(left(&[(1, 4)], &[(1, 8)]), None);
         assert_eq!(left(&[(2, 2)], &[(1, 2)]), None);
         assert_eq!(left(&[(1, 6)], &[(1, 4)]), None);
+    }
+
+    /// Tests that (X,Y) of a 3x2 mesh is X times Y if X or Y is in another list, and 2 times 3 if not.
+    #[test]
+    fn primes_start_where_other_sub_axes_start() {
+        let (xy, x, y) =
+            (SubAxis { stride: 1, size: 6 }, SubAxis { stride: 2, size: 3 }, SubAxis { stride: 1, size: 2 });
+        let split = |others: &[SubAxis]| {
+            let (mut list, mut others) = (SubAxes::from_slice(&[xy]), SubAxes::from_slice(others));
+            split_into_primes(&mut [&mut list, &mut others]);
+            list.to_vec()
+        };
+        assert_eq!(split(&[]), [SubAxis { stride: 3, size: 2 }, SubAxis { stride: 1, size: 3 }]);
+        assert_eq!(split(&[x]), [x, y]);
+        assert_eq!(split(&[y]), [x, y]);
+        assert_eq!(split(&[y, x]), [x, y]);
+    }
+
+    #[test]
+    fn loops_of_one_dimension_take_sub_axes_from_the_outermost_on() {
+        let xy = SubAxis { stride: 1, size: 6 };
+        let of_loops = |sizes: &[usize]| {
+            let (each, rest) = distribute(&[xy], sizes.iter().copied());
+            (each.iter().map(|a| num_shards(a)).collect::<Vec<_>>(), num_shards(&rest))
+        };
+        assert_eq!(of_loops(&[3, 8]), (vec![3, 2], 1));
+        assert_eq!(of_loops(&[2, 12]), (vec![2, 3], 1));
+        assert_eq!(of_loops(&[4, 5]), (vec![2, 1], 3));
     }
 
     /// Tests that neighbouring axes count once: as one merged sub-axis, or as two separate ones.

@@ -1,6 +1,6 @@
 //! Candidate splits of loops, taken from the sub-axes of operands and results.
 
-use crate::core::sharding::sub_axes::{canonicalize, prime_factors, truncate_to_free};
+use crate::core::sharding::sub_axes::{canonicalize, distribute, truncate_to_free};
 use crate::core::{SubAxes, util::small_sort};
 use crate::ir::program::{Compute, LoopNest, RowKernelCall, Source};
 use crate::partition::draft::Draft;
@@ -49,17 +49,9 @@ pub(super) fn operand_splits(d: &Draft, s: &LoopNest, l: usize) -> Vec<SubAxes> 
                 _ if m.terms.iter().any(|t| t.0 == l) => {
                     let mut terms = m.terms.to_vec();
                     small_sort::sort_by_key(&mut terms, |t| std::cmp::Reverse(t.1.abs()));
-                    let mut sub_axes = prime_factors(&held.sub_axes).into_iter().peekable();
-                    for (k, _) in terms {
-                        let (mut remaining, mut here) = (s.extents[k], SubAxes::new());
-                        while let Some(a) = sub_axes.next_if(|a| remaining.is_multiple_of(a.size)) {
-                            remaining /= a.size;
-                            here.push(a);
-                        }
-                        if k == l && !here.is_empty() {
-                            list.push(canonicalize(here));
-                        }
-                    }
+                    let (each, _) = distribute(&held.sub_axes, terms.iter().map(|t| s.extents[t.0]));
+                    let own = terms.iter().zip(each).find(|(t, here)| t.0 == l && !here.is_empty());
+                    list.extend(own.map(|(_, here)| canonicalize(here)));
                 }
                 _ => {}
             }

@@ -8,8 +8,9 @@
 //! of elements in the union of the boxes, in time that depends only on the numbers of sub-axes and
 //! of consumers (at most six).
 
-use crate::core::{SubAxis, sharding::sub_axes::prime_factors, util::small_sort};
-use crate::partition::{cost::consumer::FetchQuery, cost::factorize::factorize, layout::DimLayout};
+use crate::core::{SubAxes, SubAxis, sharding::sub_axes::split_into_primes, util::small_sort};
+use crate::partition::cost::consumer::FetchQuery;
+use crate::partition::cost::factorize::{IndexFactor, factorize};
 use std::collections::BTreeMap;
 
 /// The maximum number of distinct consumers.
@@ -34,10 +35,14 @@ pub(super) struct AlignedCount {
 
 /// Counts a fetch by its sub-axes, `None` if they do not determine it.
 pub(super) fn count_aligned(f: &FetchQuery) -> Option<AlignedCount> {
+    let factorized = f.consumers.iter().map(|r| factorize(f.slot, f.stored, r, true));
+    let mut factorized: Vec<Vec<IndexFactor>> = factorized.collect::<Option<_>>()?;
+    let mut stored: Vec<SubAxes> = f.stored.layout.dims.iter().map(|l| l.sub_axes.clone()).collect();
+    let needed = factorized.iter_mut().flatten().flat_map(IndexFactor::sub_axes_mut);
+    split_into_primes(&mut needed.chain(&mut stored).collect::<Vec<_>>());
     let mut requested: Vec<AlignedBox> = Vec::new();
-    for r in f.consumers {
+    for factors in &factorized {
         let mut own = AlignedBox::new();
-        let factors = factorize(f.slot, f.stored, r, true)?;
         let (mut dim, mut step) = (usize::MAX, 1);
         // go from minor to major sub-axes
         for x in factors.iter().rev() {
@@ -50,10 +55,8 @@ pub(super) fn count_aligned(f: &FetchQuery) -> Option<AlignedCount> {
         small_sort::sort(&mut own);
         requested.push(own);
     }
-    let dims = f.stored.layout.dims.iter().zip(&f.stored.shape[..]).enumerate();
-    let held = |(dim, (l, n)): (usize, (&DimLayout, &usize))| {
-        index_sub_axes(dim, 1, *n, &prime_factors(&l.sub_axes))
-    };
+    let dims = stored.iter().zip(&f.stored.shape[..]).enumerate();
+    let held = |(dim, (split, n)): (usize, (&SubAxes, &usize))| index_sub_axes(dim, 1, *n, split);
     let mut held: AlignedBox = dims.flat_map(held).collect();
     small_sort::sort(&mut held);
     let all: Vec<&(IndexSubAxis, SubAxis)> = requested.iter().flatten().chain(&held).collect();

@@ -1,6 +1,7 @@
 //! The kind of an exchange, by the sub-axes of the blocks that are held and needed.
 
-use crate::core::{SubAxes, SubAxis, sharding::sub_axes::num_shards, util::small_sort};
+use crate::core::sharding::sub_axes::{num_shards, split_into_primes};
+use crate::core::{SubAxes, SubAxis, util::small_sort};
 use crate::ir::program::{AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::cost::factorize::{IndexFactor, factorize};
 use crate::partition::program::{Slot, StoredValue};
@@ -23,10 +24,11 @@ pub(crate) struct ConsumerExchange {
 /// Returns the exchange for one consumer, by sub-axes alone.
 /// `None` if they do not determine it, or if nothing is exchanged.
 pub(crate) fn consumer_exchange(src: Slot, stored: &StoredValue, r: &Consumer) -> Option<ConsumerExchange> {
-    let factors = match read_part(src, stored, r) {
+    let mut factors = match read_part(src, stored, r) {
         Some((part, nest)) => factorize(src, &part, &Consumer { nest: &nest, ..*r }, false)?,
         None => factorize(src, stored, r, false)?,
     };
+    split_into_primes(&mut factors.iter_mut().flat_map(IndexFactor::sub_axes_mut).collect::<Vec<_>>());
     let cuts: Vec<(SubAxes, SubAxes)> = factors
         .iter()
         .map(|f| {
@@ -49,7 +51,9 @@ pub(crate) fn consumer_exchange(src: Slot, stored: &StoredValue, r: &Consumer) -
     } else if let Some(over) = moved_sub_axes(&cuts) {
         (CollectiveKind::AllToAll, over)
     } else if factors.iter().all(|f| num_shards(&f.held) == num_shards(&f.wanted)) {
-        (CollectiveKind::Permute, both())
+        // a shifted block overlaps two of the held blocks
+        let shifted = stored.layout.dims.iter().chain(r.layout).any(|l| l.origin != 0);
+        (if shifted { CollectiveKind::Exchange } else { CollectiveKind::Permute }, both())
     } else if new.0.iter().all(|a| factors.iter().flat_map(|f| &f.held).all(|b| !a.overlaps(*b)))
         && factors.iter().zip(&cuts).all(|(f, c)| is_full(f, c) || c.0.is_empty() || c.1.is_empty())
     {

@@ -1,6 +1,7 @@
 //! Factorises index spaces so that held and needed blocks are boxes of sub-axes.
 
-use crate::core::{SubAxes, sharding::sub_axes::prime_factors, util::small_sort};
+use crate::core::sharding::sub_axes::{distribute, num_shards};
+use crate::core::{SubAxes, util::small_sort};
 use crate::ir::program::{Source, StridedRange};
 use crate::partition::program::{Slot, StoredValue};
 use crate::partition::{cost::consumer::Consumer, layout::DimLayout, reshape_boxes::common_refinement};
@@ -12,10 +13,17 @@ pub(crate) struct IndexFactor {
     pub(crate) size: i64,
     /// The dimension of the stored value that it is a factor of.
     pub(crate) dim: usize,
-    /// The prime sub-axes that split the held blocks.
+    /// The sub-axes that split the held blocks.
     pub(crate) held: SubAxes,
-    /// The prime sub-axes that split the needed blocks.
+    /// The sub-axes that split the needed blocks.
     pub(crate) wanted: SubAxes,
+}
+
+impl IndexFactor {
+    /// Returns the sub-axes that split the held and the needed blocks.
+    pub(crate) fn sub_axes_mut(&mut self) -> [&mut SubAxes; 2] {
+        [&mut self.held, &mut self.wanted]
+    }
 }
 
 /// Returns the factors of an access that reads all of a value.
@@ -70,11 +78,11 @@ pub(crate) fn factorize(
         }
         // a dimension along a single loop need not be divisible
         let pieces = match sizes[..] {
-            [_] => vec![prime_factors(held[dim])],
+            [_] => vec![held[dim].clone()],
             _ => distribute_sub_axes(&[*n], &[held[dim]], &sizes)?,
         };
         for ((l, _), own) in terms.iter().zip(pieces) {
-            let wanted = prime_factors(&r.layout[*l].sub_axes);
+            let wanted = r.layout[*l].sub_axes.clone();
             factors.push(IndexFactor { size: s.extents[*l] as i64, dim, held: own, wanted });
         }
     }
@@ -109,30 +117,24 @@ fn factorize_reshape(stored: &StoredValue, r: &Consumer) -> Option<Vec<IndexFact
 /// `None` if a block would be strided.
 fn distribute_sub_axes(shape: &[usize], sub_axes: &[&SubAxes], sizes: &[usize]) -> Option<Vec<SubAxes>> {
     let mut out: Vec<SubAxes> = Vec::new();
-    let mut k = 0;
+    let mut sizes = sizes;
     for (n, sub_axes) in shape.iter().zip(sub_axes) {
-        let (mut left, mut sub_axes) = (*n, prime_factors(sub_axes).into_iter().peekable());
-        if left == 1 && sizes.get(k) == Some(&1) {
-            out.push(SubAxes::new());
-            k += 1;
-        }
+        let mut left = *n;
+        let mut count = usize::from(left == 1 && sizes.first() == Some(&1));
         while left > 1 {
-            let size = *sizes.get(k)?;
-            let (mut remaining, mut here) = (size, SubAxes::new());
-            while let Some(a) = sub_axes.next_if(|a| remaining.is_multiple_of(a.size)) {
-                remaining /= a.size;
-                here.push(a);
-            }
-            if remaining > 1 && left > size && sub_axes.peek().is_some() {
-                return None;
-            }
-            out.push(here);
-            left /= size;
-            k += 1;
+            left /= sizes.get(count)?;
+            count += 1;
         }
-        if sub_axes.next().is_some() {
+        let (here, others) = sizes.split_at(count);
+        sizes = others;
+        let (parts, rest) = distribute(sub_axes, here.iter().copied());
+        // the factors within a split one are split completely
+        let outer = parts.iter().rposition(|part| !part.is_empty()).unwrap_or(0);
+        let complete = |(part, n): (&SubAxes, &usize)| num_shards(part) == *n;
+        if !rest.is_empty() || !parts[..outer.min(parts.len())].iter().zip(here).all(complete) {
             return None;
         }
+        out.extend(parts);
     }
-    (out.len() == sizes.len()).then_some(out)
+    sizes.is_empty().then_some(out)
 }
