@@ -1,5 +1,5 @@
 //~ error[E0061]
-//~ `x.sum(/* dims */)`?
+//~ x.sum(/* dims */)
 use atmesh::prelude::*;
 fn main() {}
 fn wrong(x: &Array) -> Result<()> {
