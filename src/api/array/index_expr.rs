@@ -4,8 +4,9 @@
 //! axis or an ellipsis. Resolving it against an array gives a start, a length and a step for each
 //! dimension; entries that are index arrays of several elements are split off as an advanced index.
 
-use super::{Array, dims, operand::Term, take::AdvancedIndex};
-use crate::core::{ArrayType, DType, ErrorKind, Fault, Shape, diagnostic::pluralize};
+use super::take::{AdvancedIndex, check_integers};
+use super::{Array, dims, operand::Term};
+use crate::core::{ArrayType, ErrorKind, Fault, Shape, diagnostic::pluralize};
 use std::ops::{Range, RangeFull};
 
 /// An index into an array, written with [`crate::ix!`].
@@ -249,16 +250,7 @@ impl Index {
         }
         let mut together: Vec<usize> = Vec::new();
         for (_, a) in &numbers {
-            let Ok(of) = a.type_ref() else { return Err(shape("the index carries an error")) };
-            if !of.dtype.is_integer() {
-                let fault = fault!(Dtype, "indices are integers, not {}", of.dtype);
-                return Err(match of.dtype {
-                    DType::Bool => fault
-                        .help("to choose elements by a mask: `mask.select(&x, 0)`")
-                        .help("to replace those where it holds: `mask.select(&new, &x)`"),
-                    _ => fault.help("convert it: `.astype(I32)`"),
-                });
-            }
+            let of = index_type(a)?;
             let lead = of.rank().saturating_sub(together.len());
             together.splice(0..0, std::iter::repeat_n(1, lead));
             let at = together.len() - of.rank();
@@ -277,36 +269,38 @@ impl Index {
         let at = if apart { 0 } else { first };
         Ok(Some((part, AdvancedIndex { indices: numbers, shape: together.into(), first_dim: at })))
     }
-    /// Resolves the index against an array type.
-    ///
-    /// Out-of-range positions, zero steps, non-integer index arrays and too many entries are
-    /// errors.
-    pub(super) fn resolve(&self, ty: &ArrayType) -> Result<ResolvedIndex, Fault> {
-        let shape = |m: String| Fault::new(ErrorKind::Shape, m);
+    /// Returns the number of dimensions that have an entry, which must be at most the rank.
+    fn check_entries(&self, rank: usize) -> Result<usize, Fault> {
         let written = self
             .entries
             .iter()
             .filter(|p| !matches!(p.0, DimIndexKind::NewAxis | DimIndexKind::Ellipsis))
             .count();
         let rests = self.entries.iter().filter(|p| matches!(p.0, DimIndexKind::Ellipsis)).count();
-        if written > ty.rank() {
-            return Err(shape(format!(
-                "the index has entries for {}, but the array has {}",
-                pluralize(written, "dimension"),
-                ty.rank()
-            ))
-            .help("give one entry for each dimension at most; those left out are taken in full"));
+        if written > rank {
+            let given = pluralize(written, "dimension");
+            return Err(fault!(Shape, "the index has entries for {given}, but the array has {rank}")
+                .help("give one entry for each dimension at most; those left out are taken in full"));
         }
         if rests > 1 {
-            return Err(shape(
-                "the index has two `Ellipsis` entries: which dimensions each stands for is ambiguous".into(),
-            )
-            .help("write `..` for dimensions that are taken in full, and `Ellipsis` once"));
+            let message =
+                "the index has two `Ellipsis` entries: which dimensions each stands for is ambiguous";
+            return Err(Fault::new(ErrorKind::Shape, message)
+                .help("write `..` for dimensions that are taken in full, and `Ellipsis` once"));
         }
+        Ok(written)
+    }
+    /// Resolves the index against an array type.
+    ///
+    /// Out-of-range positions, zero steps, non-integer index arrays and too many entries are
+    /// errors.
+    pub(super) fn resolve(&self, ty: &ArrayType) -> Result<ResolvedIndex, Fault> {
+        let written = self.check_entries(ty.rank())?;
+        let rests = self.entries.iter().any(|p| matches!(p.0, DimIndexKind::Ellipsis));
         let mut found = ResolvedIndex { dims: Vec::new(), dropped: Vec::new(), new_axes: Vec::new() };
         let mut at = 0; // dimension of the result
         let rest = DimIndex(DimIndexKind::Ellipsis);
-        let end = if rests == 0 { Some(&rest) } else { None };
+        let end = (!rests).then_some(&rest);
         for pick in self.entries.iter().chain(end) {
             let d = found.dims.len();
             match &pick.0 {
@@ -321,71 +315,30 @@ impl Index {
                     }
                 }
                 DimIndexKind::Position(i) => {
-                    let n = ty.shape[d] as i64;
-                    let position = if *i < 0 { i + n } else { *i };
-                    if !(0..n).contains(&position) {
-                        return Err(shape(format!(
-                            "index {i} is out of range for dimension {d} of size {n}"
-                        ))
-                        .help(match n {
-                            0 => "the dimension is empty".to_string(),
-                            _ => format!("indices are 0 to {}, or -{n} to -1 from the end", n - 1),
-                        })
-                        .highlight_dim(0, d));
-                    }
-                    let start = SliceStart::Static(position as usize);
+                    let start = SliceStart::Static(resolve_position(*i, d, ty.shape[d])?);
                     found.dims.push(DimSlice { start, len: 1, step: 1, reversed: false });
                     found.dropped.push(d);
                 }
                 DimIndexKind::Range { start, stop, step } => {
                     if *step == 0 {
-                        return Err(shape(format!("the range of dimension {d} has step 0"))
+                        return Err(fault!(Shape, "the range of dimension {d} has step 0")
                             .help("use a step of at least 1, or a negative step to reverse the order")
                             .highlight_dim(0, d));
                     }
                     found.dims.push(resolve_range(*start, *stop, *step, ty.shape[d]));
                     at += 1;
                 }
-                DimIndexKind::Array(a) | DimIndexKind::Window(a, _) => {
-                    // an error in an index array is already reported
-                    let Ok(index) = a.type_ref() else {
-                        return Err(shape("the index carries an error".into()));
-                    };
-                    if !index.dtype.is_integer() {
-                        let fault = fault!(Dtype, "indices are integers, not {}", index.dtype);
-                        return Err(match index.dtype {
-                            DType::Bool => fault
-                                .help("to choose elements by a mask: `mask.select(&x, 0)`")
-                                .help("to replace those where it holds: `mask.select(&new, &x)`"),
-                            _ => fault.help("convert it: `.astype(I32)`"),
-                        });
-                    }
-                    if let DimIndexKind::Window(_, size) = pick.0 {
-                        let n = ty.shape[d];
-                        if index.rank() > 0 {
-                            let message = format!(
-                                "a window starts at a scalar index, not at an array of shape {}",
-                                index.shape
-                            );
-                            return Err(shape(message).help("take a window for each: `vmap`"));
-                        }
-                        if size > n {
-                            let message =
-                                format!("a window of {size} does not fit into dimension {d} of size {n}");
-                            return Err(shape(message).help(format!("take at most {n}")).highlight_dim(0, d));
-                        }
-                        let start =
-                            if size == n { SliceStart::Static(0) } else { SliceStart::Dynamic(a.clone()) };
-                        found.dims.push(DimSlice { start, len: size, step: 1, reversed: false });
-                        at += 1;
-                        continue;
-                    }
-                    if index.rank() > 0 {
-                        return Err(shape("an index of several elements is not a single position".into()));
+                DimIndexKind::Window(a, size) => {
+                    found.dims.push(window_slice(a, *size, d, ty.shape[d])?);
+                    at += 1;
+                }
+                DimIndexKind::Array(a) => {
+                    if index_type(a)?.rank() > 0 {
+                        return Err(fault!(Shape, "an index of several elements is not a single position"));
                     }
                     if ty.shape[d] == 0 {
-                        let fault = shape(format!("dimension {d} is empty: no index is in its range"));
-                        return Err(fault.highlight_dim(0, d));
+                        return Err(fault!(Shape, "dimension {d} is empty: no index is in its range")
+                            .highlight_dim(0, d));
                     }
                     let start = SliceStart::Dynamic(a.clone());
                     found.dims.push(DimSlice { start, len: 1, step: 1, reversed: false });
@@ -395,6 +348,44 @@ impl Index {
         }
         Ok(found)
     }
+}
+
+/// Returns the position of index `i`, which counts from the end if it is negative.
+fn resolve_position(i: i64, d: usize, n: usize) -> Result<usize, Fault> {
+    let n = n as i64;
+    let position = if i < 0 { i + n } else { i };
+    if (0..n).contains(&position) {
+        return Ok(position as usize);
+    }
+    Err(fault!(Shape, "index {i} is out of range for dimension {d} of size {n}")
+        .help(match n {
+            0 => "the dimension is empty".to_string(),
+            _ => format!("indices are 0 to {}, or -{n} to -1 from the end", n - 1),
+        })
+        .highlight_dim(0, d))
+}
+
+/// Returns the type of an index array, which must have integer elements.
+fn index_type(a: &Array) -> Result<&ArrayType, Fault> {
+    check_integers(a)?;
+    // an error in an index array is already reported
+    a.type_ref().map_err(|_| fault!(Shape, "the index carries an error"))
+}
+
+/// Returns the window of `size` elements of dimension `d` that starts at a scalar index.
+fn window_slice(a: &Array, size: usize, d: usize, n: usize) -> Result<DimSlice, Fault> {
+    let index = index_type(a)?;
+    if index.rank() > 0 {
+        let message = format!("a window starts at a scalar index, not at an array of shape {}", index.shape);
+        return Err(Fault::new(ErrorKind::Shape, message).help("take a window for each: `vmap`"));
+    }
+    if size > n {
+        return Err(fault!(Shape, "a window of {size} does not fit into dimension {d} of size {n}")
+            .help(format!("take at most {n}"))
+            .highlight_dim(0, d));
+    }
+    let start = if size == n { SliceStart::Static(0) } else { SliceStart::Dynamic(a.clone()) };
+    Ok(DimSlice { start, len: size, step: 1, reversed: false })
 }
 
 /// Resolves a range for a dimension of size `n`; out-of-range ends are clipped, as in NumPy.

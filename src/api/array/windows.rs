@@ -462,15 +462,13 @@ fn num_shards(ty: &ArrayType, axes: &Axes) -> usize {
     ty.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.extent(a)).product())
 }
 
-/// Checks a convolution and plans its steps.
-fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<ConvPlan, Fault> {
-    let rank = x.rank();
-    if rank != w.rank() || rank < 2 {
-        let ranks = format!("the array has rank {rank} and the filter rank {}", w.rank());
-        return Err(fault!(Shape, "{ranks}: both need rank 2 plus the number of spatial dimensions")
-            .help("reshape one: `x.reshape([1, features, …])`, `w.reshape([out, in, …])`"));
-    }
-    let [xd, wd, yd] = layout_dims(&options.layout, rank)?;
+/// Returns the number of groups, which must divide the grouped dimensions.
+fn check_groups(
+    x: &ArrayType,
+    w: &ArrayType,
+    options: &ConvOptions,
+    [xd, wd]: [&ConvDims; 2],
+) -> Result<usize, Fault> {
     let (groups, batch_groups) = (options.groups, options.batch_groups);
     if groups == 0 || batch_groups == 0 {
         return Err(fault!(Shape, "there are 0 groups").help("use 1 group for no grouping"));
@@ -489,16 +487,23 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
                 .highlight_dim(k, d));
         }
     }
-    let sizes: Vec<usize> = xd.spatial.iter().map(|d| x.shape[*d]).collect();
-    let taps: Vec<usize> = wd.spatial.iter().map(|d| w.shape[*d]).collect();
-    let lists = [&options.strides, &options.dilation, &options.base_dilation];
-    let windows = window_geometry(&sizes, &taps, &options.padding, lists)?;
+    Ok(n)
+}
+
+/// Checks that the padding of a convolution is explicit if the array is dilated, and removes no more
+/// elements than there are.
+fn check_conv_padding(
+    options: &ConvOptions,
+    windows: &[Window],
+    dims: &[usize],
+    sizes: &[usize],
+) -> Result<(), Fault> {
     let word = matches!(options.padding, Padding::Same | Padding::SameLower | Padding::Valid);
     if word && options.base_dilation.as_ref().is_some_and(|list| list.iter().any(|d| *d > 1)) {
         return Err(fault!(Shape, "the padding of a dilated array must be given explicitly")
             .help("give the padding before and after: `.padding([(1, 1)])`, or use `conv_transpose_with`"));
     }
-    for ((window, d), n) in windows.iter().zip(&xd.spatial).zip(&sizes) {
+    for ((window, d), n) in windows.iter().zip(dims).zip(sizes) {
         let (low, high) = (i128::from(window.padding_low), i128::from(window.padding_high));
         if dilated_size(*n, window.base_dilation) + low + high < 0 {
             return Err(shape_fault(format!(
@@ -508,7 +513,46 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
             .highlight_dim(0, *d));
         }
     }
-    let spatial = windows.len();
+    Ok(())
+}
+
+/// Checks that dimensions that would be merged again are not sharded in between.
+fn check_grouped_sharding(parts: [(usize, &ArrayType, usize); 3]) -> Result<(), Fault> {
+    let axes = |ty: &ArrayType, d: usize| Axes::from(ty.spec.dim(d));
+    let sharded = |p: &(usize, &ArrayType, usize)| num_shards(p.1, &axes(p.1, p.2)) > 1;
+    let Some((k, ty, d)) = parts.into_iter().find(sharded) else { return Ok(()) };
+    let unsharded = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+    let message = format!("grouped features must be unsharded, but dimension {d} of operand {k} is sharded");
+    Err(fault!(Sharding, "{message} over {}", axes(ty, d))
+        .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
+        .highlight_dim(k, d))
+}
+
+/// Returns the sharding of a result whose features are split into groups and features of a group.
+fn grouped_sharding(spec: Spec, x: &ArrayType, features: usize, groups: usize) -> Spec {
+    let mut entries: Vec<Axes> = (0..x.rank()).map(|d| Axes::from(spec.dim(d))).collect();
+    entries.insert(features + 1, Axes::none());
+    if !groups.is_multiple_of(num_shards(x, &entries[features])) {
+        entries[features] = Axes::none();
+    }
+    spec.with_dims(entries)
+}
+
+/// Checks a convolution and plans its steps.
+fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<ConvPlan, Fault> {
+    let rank = x.rank();
+    if rank != w.rank() || rank < 2 {
+        let ranks = format!("the array has rank {rank} and the filter rank {}", w.rank());
+        return Err(fault!(Shape, "{ranks}: both need rank 2 plus the number of spatial dimensions")
+            .help("reshape one: `x.reshape([1, features, …])`, `w.reshape([out, in, …])`"));
+    }
+    let [xd, wd, yd] = layout_dims(&options.layout, rank)?;
+    let (groups, n) = (options.groups, check_groups(x, w, options, [&xd, &wd])?);
+    let sizes: Vec<usize> = xd.spatial.iter().map(|d| x.shape[*d]).collect();
+    let taps: Vec<usize> = wd.spatial.iter().map(|d| w.shape[*d]).collect();
+    let lists = [&options.strides, &options.dilation, &options.base_dilation];
+    let windows = window_geometry(&sizes, &taps, &options.padding, lists)?;
+    check_conv_padding(options, &windows, &xd.spatial, &sizes)?;
     let pair = |a: usize, b: usize| [vec![a], vec![b]];
     let plain = Conv {
         batch: [vec![], vec![]],
@@ -523,7 +567,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
     // the primitive's result order: batch, spatial dimensions, output features
     let order = |lead: usize| {
         let mut order = vec![0; rank];
-        (order[yd.batch], order[yd.features]) = (lead, lead + 1 + spatial);
+        (order[yd.batch], order[yd.features]) = (lead, lead + 1 + xd.spatial.len());
         yd.spatial.iter().enumerate().for_each(|(k, d)| order[*d] = lead + 1 + k);
         order
     };
@@ -531,21 +575,11 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
         let conv = Conv { output_order: order(0), ..plain };
         return Ok(ConvPlan { operands: [None, None], conv, result: None });
     }
-    let axes = |ty: &ArrayType, d: usize| Axes::from(ty.spec.dim(d));
     if options.out_sharding.is_none() {
-        // dimensions that would be merged again must not be sharded in between
-        let parts = [(0, x, xd.features), (1, w, wd.batch), (1, w, wd.features)];
-        if let Some((k, ty, d)) = parts.into_iter().find(|p| num_shards(p.1, &axes(p.1, p.2)) > 1) {
-            let unsharded = ty.spec.padded(rank).with_dim(d, &Axes::none());
-            let message =
-                format!("grouped features must be unsharded, but dimension {d} of operand {k} is sharded");
-            return Err(fault!(Sharding, "{message} over {}", axes(ty, d))
-                .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
-                .highlight_dim(k, d));
-        }
+        check_grouped_sharding([(0, x, xd.features), (1, w, wd.batch), (1, w, wd.features)])?;
     }
     let (d, kept) = match groups {
-        1 => (xd.batch, axes(x, xd.batch)),
+        1 => (xd.batch, Axes::from(x.spec.dim(xd.batch))),
         _ => (xd.features, Axes::none()),
     };
     let fits = (x.shape[d] / n).is_multiple_of(num_shards(x, &kept));
@@ -565,14 +599,7 @@ fn plan_conv(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Conv
         |list: &[usize], at: usize| -> Vec<usize> { list.iter().map(|d| d + usize::from(*d > at)).collect() };
     let mut joined = order(1);
     joined.insert(yd.features, 0);
-    let out = options.out_sharding.map(|spec| {
-        let mut entries: Vec<Axes> = (0..rank).map(|d| Axes::from(spec.dim(d))).collect();
-        entries.insert(yd.features + 1, Axes::none());
-        if !n.is_multiple_of(num_shards(x, &entries[yd.features])) {
-            entries[yd.features] = Axes::none();
-        }
-        spec.with_dims(entries)
-    });
+    let out = options.out_sharding.map(|spec| grouped_sharding(spec, x, yd.features, n));
     let conv = Conv {
         batch: pair(d, wd.batch),
         contracting: if groups == 1 {

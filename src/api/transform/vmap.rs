@@ -167,6 +167,11 @@ struct MappedLeaf {
     example_type: ArrayType,
 }
 
+/// Returns `sharded over` the axes, or `unsharded` if there are none.
+fn sharding_text(axes: &Axes) -> String {
+    if axes.is_empty() { "unsharded".into() } else { format!("sharded over {axes}") }
+}
+
 /// Returns the batch dimension, and the mapped dimension and example type of each leaf.
 fn batch_dim<A: Tree>(
     options: &VmapOptions,
@@ -208,13 +213,10 @@ fn batch_dim<A: Tree>(
                 errors.push(reject(fault.highlight_dim(0, d), ty));
             }
             Some((other, _, axes)) if *axes != entry => {
-                let show = |axes: &Axes| {
-                    if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
-                };
                 let message = format!(
                     "the mapped dimensions must be sharded the same way, but that of {name} is {}, that of {other} {}",
-                    show(&entry),
-                    show(axes)
+                    sharding_text(&entry),
+                    sharding_text(axes)
                 );
                 // after the resharding, these axes shard only the mapped dimension
                 let moved = ty.spec.padded(ty.rank()).filter_axes(|a| !axes.contains(a)).with_dim(d, axes);
@@ -246,7 +248,7 @@ fn batch_dim<A: Tree>(
         let fault = fault!(
             Sharding,
             "the examples are asked to be sharded over {named}, but the mapped dimensions are {}",
-            if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
+            sharding_text(&axes)
         )
         .help("reshard the mapped dimensions first: `.reshard(p![…])`, or omit `axes`");
         return Err(call.error(fault, Vec::new));

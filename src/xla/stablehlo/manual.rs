@@ -135,6 +135,20 @@ impl Writer {
         self.convert(&at, DType::I32)
     }
 
+    /// Returns this device's shard of a value that all devices along the axes have.
+    fn keep_shard(&mut self, mesh: &Mesh, axes: &Axes, dim: usize, x: &Ssa, shape: &[usize]) -> Ssa {
+        let mut part = x.shape.clone();
+        part[dim] /= axes.iter().map(|a| mesh.extent(a)).product::<usize>();
+        let me = self.axis_position(mesh, axes);
+        let n = self.int(DType::I32, part[dim] as i64, &[]);
+        let at = self.elementwise("multiply", &[&me, &n]);
+        let zero = self.int(DType::I32, 0, &[]);
+        let starts = names((0..part.len()).map(|d| if d == dim { &at } else { &zero }));
+        let text = format!("stablehlo.dynamic_slice {}, {starts}, sizes = {}", x.name, list(&part));
+        let args: Vec<&Ssa> = std::iter::once(x).chain(part.iter().map(|_| &at)).collect();
+        let part = self.typed(&text, &args, x.dtype, &part);
+        self.reshape(&part, shape)
+    }
     pub(super) fn collective(
         &mut self,
         c: &ManualCollective,
@@ -185,19 +199,7 @@ impl Writer {
                     self.with_region(&head, &[&x], (x.dtype, &part), |w| w.reducer_region(add, x.dtype));
                 self.reshape(&part, &shape)
             }
-            ManualCollective::KeepShard { axes, dim, .. } => {
-                let mut part = x.shape.clone();
-                part[*dim] /= size(axes);
-                let me = self.axis_position(mesh, axes);
-                let n = self.int(DType::I32, part[*dim] as i64, &[]);
-                let at = self.elementwise("multiply", &[&me, &n]);
-                let zero = self.int(DType::I32, 0, &[]);
-                let starts = names((0..part.len()).map(|d| if d == *dim { &at } else { &zero }));
-                let text = format!("stablehlo.dynamic_slice {}, {starts}, sizes = {}", x.name, list(&part));
-                let args: Vec<&Ssa> = std::iter::once(&x).chain(part.iter().map(|_| &at)).collect();
-                let part = self.typed(&text, &args, x.dtype, &part);
-                self.reshape(&part, &shape)
-            }
+            ManualCollective::KeepShard { axes, dim, .. } => self.keep_shard(mesh, axes, *dim, &x, &shape),
             ManualCollective::AllToAll { axes, split, concat, tiled } => {
                 let n = size(axes);
                 // if untiled, blocks are exchanged within the split dimension, which is then moved
