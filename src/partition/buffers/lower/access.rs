@@ -216,45 +216,52 @@ impl ProgramLowering<'_, '_> {
         let dtype = r.dtype.storage();
         let shape = used.iter().map(|l| ext[lead + l] as usize).collect();
         let tmp = self.add_value(dtype, shape, partial_layout.clone().unwrap_or(empty))?;
-        let to = self.program.values[tmp].clone();
-        let front = usize::from(to.num_partials > 1);
         let mut list = Vec::new();
-        for c in 0..to.num_partials {
+        for c in 0..self.program.values[tmp].num_partials {
             for p in r.pieces.iter().filter(|p| !p.ranges.iter().any(StridedRange::is_empty)) {
-                let (mut e, mut src, mut dst) = ([1; MAX_LOOPS], (0, [0; MAX_LOOPS]), (0, [0; MAX_LOOPS]));
-                if to.num_partials > 1 {
-                    dst.0 += c as i64 * to.strides[0];
-                }
-                for (j, l) in used.iter().enumerate() {
-                    let (s, w) = (p.ranges[*l], to.strides[j + front]);
-                    e[j] = s.len();
-                    dst.0 += s.lo * w;
-                    dst.1[j] = s.step * w;
-                }
-                let mut from = p.source;
-                if let Source::Value(k) = p.source {
-                    let v = &self.program.values[k + at];
-                    from = Source::Value(k + at);
-                    let own = usize::from(v.num_partials > 1);
-                    if own > 0
-                        && let Some(partials) = &partial_layout
-                    {
-                        src.0 += v.partial_layout.rank(partials.nearest_position(0, c)) as i64 * v.strides[0];
-                    }
-                    for (d, a) in p.map.iter().enumerate() {
-                        src.0 += a.constant * v.strides[d + own];
-                        for (l, k) in &a.terms {
-                            if let Some(j) = used.iter().position(|u| u == l) {
-                                src.1[j] += k * v.strides[d + own];
-                            }
-                        }
-                    }
-                }
-                list.push(CopyBox { from, ext: e, src, dst });
+                list.push(self.copy_box(p, &used, (tmp, c), partial_layout.as_ref(), at));
             }
         }
         self.push(BufferOp::Pack { out: tmp, fill: r.fill, parts: list });
         Ok(self.full_access(tmp, dtype, &used, ext, n, lead))
+    }
+    /// Returns the copy of a piece to partial `c` of the value `to`, whose dimensions are the loops
+    /// `used`.
+    fn copy_box(
+        &self,
+        p: &AccessPiece,
+        used: &[usize],
+        (to, c): (Slot, usize),
+        partial_layout: Option<&DimLayout>,
+        at: Slot,
+    ) -> CopyBox {
+        let (mut ext, mut src, mut dst) = ([1; MAX_LOOPS], (0, [0; MAX_LOOPS]), (0, [0; MAX_LOOPS]));
+        let to = &self.program.values[to];
+        let front = usize::from(to.num_partials > 1);
+        if front > 0 {
+            dst.0 += c as i64 * to.strides[0];
+        }
+        for (j, l) in used.iter().enumerate() {
+            let (s, w) = (p.ranges[*l], to.strides[j + front]);
+            ext[j] = s.len();
+            dst.0 += s.lo * w;
+            dst.1[j] = s.step * w;
+        }
+        let Source::Value(k) = p.source else { return CopyBox { from: p.source, ext, src, dst } };
+        let v = &self.program.values[k + at];
+        let own = usize::from(v.num_partials > 1);
+        if let Some(partials) = partial_layout.filter(|_| own > 0) {
+            src.0 += v.partial_layout.rank(partials.nearest_position(0, c)) as i64 * v.strides[0];
+        }
+        for (d, a) in p.map.iter().enumerate() {
+            src.0 += a.constant * v.strides[d + own];
+            for (l, k) in &a.terms {
+                if let Some(j) = used.iter().position(|u| u == l) {
+                    src.1[j] += k * v.strides[d + own];
+                }
+            }
+        }
+        CopyBox { from: Source::Value(k + at), ext, src, dst }
     }
     /// Returns an access that reads all of value `tmp`, whose dimensions are the loops `used`.
     pub(super) fn full_access(

@@ -63,55 +63,54 @@ impl ProgramLowering<'_, '_> {
             }
             reads.push(o);
         }
-        let part = |c: usize| {
-            let position = partial_layout.nearest_position(0, c);
-            let mut b = ShardBox { lo: [0; MAX_LOOPS], hi: ext };
-            let mut split = false;
-            for (l, size) in s.extents.iter().enumerate().skip(s.rank) {
-                if let Some(d) = layout.get(l).filter(|_| partial_layout.num_shards() > 1) {
-                    (b.lo[l], b.hi[l]) = d.range(d.rank(position), *size);
-                    split |= !d.sub_axes.is_empty();
-                }
-            }
-            let ahead =
-                |k: usize| match reads.get(k).and_then(|o: &OperandAccess| o.boxes.first()).map(|p| p.source)
-                {
-                    Some(Source::Value(v)) if self.program.values[v].num_partials > 1 => {
-                        let v = &self.program.values[v];
-                        v.partial_layout.rank(position) as i64 * v.strides[0]
-                    }
-                    _ => 0,
-                };
-            let boxes = if split || put.is_some() { vec![b] } else { Vec::new() };
-            GatherScatterPartial { boxes, operand_offsets: [ahead(0), ahead(1)] }
-        };
-        let parts_made: Vec<GatherScatterPartial> = (0..partial_layout.num_shards()).map(part).collect();
-        let mut target = out;
-        if wide {
-            let v = &self.program.values[out];
-            let shape = v.shape[usize::from(v.num_partials > 1)..].into();
-            target = self.add_value(to, shape, partial_layout)?;
-            self.widened.push((out, target));
-        }
-        let (at, rank) = (at.to_vec(), s.rank);
-        let partial_layout = parts_made;
+        let part = |c: usize| self.gather_scatter_partial(s, layout, (&partial_layout, c), &reads, put.is_some());
+        let partials = (0..partial_layout.num_shards()).map(part).collect();
+        let target = self.accumulator(out, to)?;
         self.push(BufferOp::GatherScatter(GatherScatterOp {
             out: target,
             num_loops: n,
-            rank,
+            rank: s.rank,
             ext,
             reads,
-            indices: at,
+            indices: at.to_vec(),
             #[cfg(not(target_family = "wasm"))]
             negative_offsets: back,
             scatter: put,
-            partials: partial_layout,
+            partials,
             neutral,
         }));
         if wide {
             self.convert(target, out);
         }
         Ok(())
+    }
+    /// Returns partial `c` of the result of a gather or a scatter.
+    fn gather_scatter_partial(
+        &self,
+        s: &LoopNest,
+        layout: &[DimLayout],
+        (partial_layout, c): (&DimLayout, usize),
+        reads: &[OperandAccess],
+        is_scatter: bool,
+    ) -> GatherScatterPartial {
+        let position = partial_layout.nearest_position(0, c);
+        let mut b = ShardBox { lo: [0; MAX_LOOPS], hi: extents(&s.extents) };
+        let mut split = false;
+        for (l, size) in s.extents.iter().enumerate().skip(s.rank) {
+            if let Some(d) = layout.get(l).filter(|_| partial_layout.num_shards() > 1) {
+                (b.lo[l], b.hi[l]) = d.range(d.rank(position), *size);
+                split |= !d.sub_axes.is_empty();
+            }
+        }
+        let ahead = |k: usize| match reads.get(k).and_then(|o| o.boxes.first()).map(|p| p.source) {
+            Some(Source::Value(v)) if self.program.values[v].num_partials > 1 => {
+                let v = &self.program.values[v];
+                v.partial_layout.rank(position) as i64 * v.strides[0]
+            }
+            _ => 0,
+        };
+        let boxes = if split || is_scatter { vec![b] } else { Vec::new() };
+        GatherScatterPartial { boxes, operand_offsets: [ahead(0), ahead(1)] }
     }
     /// Returns the value i and the size n if an index operand is `if i < 0 { i + n } else { i }`.
     /// The kernel then reads i and adds n itself, so that the wrapped index is never stored.

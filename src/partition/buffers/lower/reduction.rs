@@ -4,7 +4,7 @@ use super::ProgramLowering;
 use crate::core::diagnostic::Result;
 use crate::core::types::{DType, Scalar};
 use crate::ir::program::loop_nest::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
-use crate::partition::buffers::index::{MAX_LOOPS, check_num_loops, extents};
+use crate::partition::buffers::index::{LoopVec, MAX_LOOPS, check_num_loops, extents};
 use crate::partition::buffers::{AccessBox, BufferOp, OperandAccess, ReductionLoops, ReductionOp, ShardBox};
 use crate::partition::{DimLayout, Slot};
 use smallvec::{SmallVec, smallvec};
@@ -54,28 +54,7 @@ impl<'p> ProgramLowering<'p, '_> {
             }
             reads.push(o);
         }
-        // a partial operand adds a loop over its partials, of which each shard takes one index
-        let mut own: SmallVec<[(usize, DimLayout); 2]> = SmallVec::new();
-        let mut loops = n;
-        for o in &mut reads {
-            let Some(p) = o.boxes.first_mut() else { continue };
-            let Source::Value(v) = p.source else { continue };
-            let v = &self.program.values[v];
-            if v.num_partials == 1 {
-                continue;
-            }
-            let l = own.iter().find(|x| x.1 == v.partial_layout).map_or(loops, |x| x.0);
-            if l == loops {
-                loops += 1;
-                check_num_loops(loops)?;
-                ext[l] = v.num_partials as i64;
-                own.push((l, v.partial_layout.clone()));
-            }
-            (p.strides[l], p.dim_loops[0]) = (v.strides[0], l as u8);
-        }
-        for p in reads.iter_mut().flat_map(|o| &mut o.boxes) {
-            p.hi[n..loops].copy_from_slice(&ext[n..loops]);
-        }
+        let own = self.loop_over_partials(&mut reads, &mut ext, n)?;
         let copies = (0..partial_layout.num_shards()).map(|c| {
             let position = partial_layout.nearest_position(0, c);
             let mut b = ShardBox { lo: [0; MAX_LOOPS], hi: ext };
@@ -94,17 +73,9 @@ impl<'p> ProgramLowering<'p, '_> {
             vec![b]
         });
         let copies = copies.collect();
-        let n = loops;
-        let to = self.program.values[out].dtype;
-        let mut target = out;
-        if to != dtype {
-            let v = &self.program.values[out];
-            let shape = v.shape[usize::from(v.num_partials > 1)..].into();
-            target = self.add_value(dtype, shape, partial_layout)?;
-            self.widened.push((out, target));
-        }
-        let loops =
-            ReductionLoops { out: target, dtype, num_loops: n, rank: s.rank, ext, reads, partials: copies };
+        let target = self.accumulator(out, dtype)?;
+        let (num_loops, rank, partials) = (n + own.len(), s.rank, copies);
+        let loops = ReductionLoops { out: target, dtype, num_loops, rank, ext, reads, partials };
         self.push(match code {
             Some((reducer, code)) => BufferOp::Reduction(ReductionOp { loops, reducer, code }),
             None => BufferOp::Contraction(loops),
@@ -113,6 +84,49 @@ impl<'p> ProgramLowering<'p, '_> {
             self.convert(target, out);
         }
         Ok(())
+    }
+    /// Adds a loop over the partials of each partial operand, of which each shard takes one index.
+    /// The loops follow the first `n`. Operands with the same partials share one.
+    fn loop_over_partials(
+        &self,
+        reads: &mut [OperandAccess],
+        ext: &mut LoopVec,
+        n: usize,
+    ) -> Result<SmallVec<[(usize, DimLayout); 2]>> {
+        let mut own: SmallVec<[(usize, DimLayout); 2]> = SmallVec::new();
+        for o in reads.iter_mut() {
+            let Some(p) = o.boxes.first_mut() else { continue };
+            let Source::Value(v) = p.source else { continue };
+            let v = &self.program.values[v];
+            if v.num_partials == 1 {
+                continue;
+            }
+            let next = n + own.len();
+            let l = own.iter().find(|x| x.1 == v.partial_layout).map_or(next, |x| x.0);
+            if l == next {
+                check_num_loops(l + 1)?;
+                ext[l] = v.num_partials as i64;
+                own.push((l, v.partial_layout.clone()));
+            }
+            (p.strides[l], p.dim_loops[0]) = (v.strides[0], l as u8);
+        }
+        let loops = n + own.len();
+        for p in reads.iter_mut().flat_map(|o| &mut o.boxes) {
+            p.hi[n..loops].copy_from_slice(&ext[n..loops]);
+        }
+        Ok(own)
+    }
+    /// Returns the value in which a result accumulates in `dtype`.
+    /// It is the result, or a value of this type, which is converted to the result later.
+    pub(super) fn accumulator(&mut self, out: Slot, dtype: DType) -> Result<Slot> {
+        let v = &self.program.values[out];
+        if v.dtype == dtype {
+            return Ok(out);
+        }
+        let shape = v.shape[usize::from(v.num_partials > 1)..].into();
+        let target = self.add_value(dtype, shape, v.partial_layout.clone())?;
+        self.widened.push((out, target));
+        Ok(target)
     }
     /// Lowers a step that reduces the partials of `src`.
     ///
