@@ -63,7 +63,8 @@ impl ProgramLowering<'_, '_> {
             }
             reads.push(o);
         }
-        let part = |c: usize| self.gather_scatter_partial(s, layout, (&partial_layout, c), &reads, put.is_some());
+        let part =
+            |c: usize| self.gather_scatter_partial(s, layout, (&partial_layout, c), &reads, put.is_some());
         let partials = (0..partial_layout.num_shards()).map(part).collect();
         let target = self.accumulator(out, to)?;
         self.push(BufferOp::GatherScatter(GatherScatterOp {
