@@ -206,13 +206,6 @@ macro_rules! picture {
     };
 }
 
-/// Evaluates to true if code size matters more than speed: in WebAssembly, which web pages load.
-macro_rules! size_optimized {
-    () => {
-        cfg!(target_family = "wasm")
-    };
-}
-
 /// Evaluates to the value of an `Ok`; for an error, it returns what the last argument makes of it.
 macro_rules! ok_or_return {
     ($result:expr, |$error:pat_param| $otherwise:expr) => {

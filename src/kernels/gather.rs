@@ -36,7 +36,7 @@ impl IndexSpec {
     /// Resolves a negative index, which counts from the end.
     #[inline(always)]
     pub fn resolve_negative(&self, index: i64) -> i64 {
-        if size_optimized!() { index } else { index + ((index >> 63) & self.negative_offset) }
+        index + ((index >> 63) & self.negative_offset)
     }
 }
 
@@ -280,7 +280,6 @@ pub(super) fn mix<M: CombineOp>(level: IsaLevel) -> CombineRowsAt {
 /// Returns `None` for rarely used index types, which are handled by [`find`] and [`mix`].
 pub(super) fn one<M: CombineOp>(dtype: DType) -> Option<CombineElementsAt> {
     match dtype {
-        _ if size_optimized!() => None,
         DType::I32 => Some(one_body::<i32, M>),
         DType::I64 => Some(one_body::<i64, M>),
         _ => None,

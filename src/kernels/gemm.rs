@@ -578,8 +578,7 @@ unsafe fn panel<T: GemmElement>(
 /// # Safety
 /// `c` has `s.m` rows and `s.n` columns, all of which are initialized.
 unsafe fn scale<T: GemmElement>(s: GemmSizes, c: MatMut<T>, by: f64) {
-    // in WebAssembly no caller passes a factor
-    if size_optimized!() || by == 1.0 {
+    if by == 1.0 {
         return;
     }
     for (i, j) in (0..s.m).flat_map(|i| (0..s.n).map(move |j| (i as isize, j as isize))) {

@@ -4,7 +4,6 @@
 //! of indices at a time.
 
 use super::gather::IndexSpec;
-#[cfg(not(target_family = "wasm"))]
 use super::reduce::CombineOp;
 use crate::core::DType;
 use crate::kernels::cpu::IsaLevel;
@@ -42,7 +41,6 @@ pub type CombinePicked = unsafe fn(picked: &PickedRows, dst: (*mut u8, isize), s
 ///
 /// # Safety
 /// The caller upholds the contract of [`CombinePicked`].
-#[cfg(not(target_family = "wasm"))]
 pub(super) unsafe fn combine_picked<M: CombineOp>(
     p: &PickedRows,
     (dst, unit): (*mut u8, isize),

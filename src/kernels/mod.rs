@@ -284,12 +284,8 @@ pub fn combine_elements_at(reducer: Reducer, dtype: DType, index_dtype: DType) -
     reduce::find(reducer, dtype.storage(), variant(false)).and_then(|m| (m.one_at)(index_dtype))
 }
 /// Returns the kernel that combines single elements at filtered indices (see [`index_filter`]).
-#[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "on a page none are picked"))]
 pub fn combine_picked(reducer: Reducer, dtype: DType) -> Option<CombinePicked> {
-    #[cfg(not(target_family = "wasm"))]
-    return reduce::find(reducer, dtype.storage(), variant(false)).map(|m| m.picked);
-    #[cfg(target_family = "wasm")]
-    None
+    reduce::find(reducer, dtype.storage(), variant(false)).map(|m| m.picked)
 }
 /// Returns the kernel that computes the row offsets of indices of this type.
 pub fn find_rows(dtype: DType) -> FindRows {
@@ -321,14 +317,9 @@ pub fn combine_rows(reducer: Reducer, dtype: DType) -> Option<CombineRows> {
 }
 /// Returns the kernel that combines eight rows into a new one, as a tree.
 ///
-/// With `stream`, stores are non-temporal where that is faster. `None` on WebAssembly, where eight
-/// calls of [`combine_rows`] do the same.
-#[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "there is no such kernel"))]
+/// With `stream`, stores are non-temporal where that is faster.
 pub fn combine_rows8(reducer: Reducer, dtype: DType, stream: bool) -> Option<CombineRows8> {
-    #[cfg(not(target_family = "wasm"))]
-    return reduce::find(reducer, dtype.storage(), variant(stream)).map(|m| m.rows8);
-    #[cfg(target_family = "wasm")]
-    None
+    reduce::find(reducer, dtype.storage(), variant(stream)).map(|m| m.rows8)
 }
 /// Returns the neutral element of a reducer as the first constants of [`fill`].
 pub fn neutral(reducer: Reducer, dtype: DType) -> Option<[f64; 2]> {

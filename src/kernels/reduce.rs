@@ -4,9 +4,7 @@
 //! A fold combines elements into one, and rounds once, at its end. Rows are rounded each time that
 //! two of them are combined, so that the result does not depend on which task combines them.
 
-#[cfg(not(target_family = "wasm"))]
 use super::CombinePicked;
-#[cfg(not(target_family = "wasm"))]
 use super::CombineRows8;
 use super::elementwise::{Constants, KernelVariant, uninit_slice};
 use super::float::{max, min};
@@ -203,7 +201,7 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
     // (caller contract).
     unsafe {
         let d = uninit_slice::<M::M>(d, n);
-        if size_optimized!() || !M::HAS_LOOP_FOR_ROWS8 {
+        if !M::HAS_LOOP_FOR_ROWS8 {
             // this needs one loop less: `rows_at` adds to initialized elements, and sums start from
             // the neutral element; other operations for which this is done give the same bits in
             // any order
@@ -251,7 +249,7 @@ unsafe fn mix_body<M: CombineOp>(n: usize, d: *mut u8, a: *const u8, b: *const u
     // contract).
     unsafe {
         // in place: with a single pointer, the compiler sees that there is no overlap
-        if !size_optimized!() && std::ptr::addr_eq(d, a) && !std::ptr::addr_eq(d, b) {
+        if std::ptr::addr_eq(d, a) && !std::ptr::addr_eq(d, b) {
             for (d, b) in from_raw_parts_mut(d, n).iter_mut().zip(from_raw_parts(b, n)) {
                 *d = M::combine_stored(*d, *b);
             }
@@ -351,10 +349,8 @@ pub(super) struct CombineKernels {
     pub(super) mix_at: CombineRowsAt,
     /// Returns the kernel that combines single elements at indices of the given type.
     pub(super) one_at: fn(DType) -> Option<CombineElementsAt>,
-    #[cfg(not(target_family = "wasm"))]
     pub(super) picked: CombinePicked,
     pub(super) rows: CombineRows,
-    #[cfg(not(target_family = "wasm"))]
     pub(super) rows8: CombineRows8,
     /// The bits of the neutral element, in the low bits of as many words as it has.
     pub(super) neutral: [u64; 2],
@@ -379,10 +375,8 @@ fn combine_kernels<M: CombineOp>(level: IsaLevel) -> CombineKernels {
         mix: up_to_level!(mix_at::<M>, M::WIDEST, level),
         mix_at: super::gather::mix::<M>(level),
         one_at: super::gather::one::<M>,
-        #[cfg(not(target_family = "wasm"))]
         picked: super::index_filter::combine_picked::<M>,
         rows: up_to_level!(rows_at::<M>, M::WIDEST, level),
-        #[cfg(not(target_family = "wasm"))]
         rows8: if M::HAS_LOOP_FOR_ROWS8 {
             up_to_level!(rows8_at::<M>, M::WIDEST, level)
         } else {

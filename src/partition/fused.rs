@@ -48,10 +48,7 @@ pub(crate) fn materialized_slots(p: &SpmdProgram) -> Vec<bool> {
         k.add_step(step);
     }
     let mut stored = k.materialized_slots();
-    // no product is fused with row kernels in WebAssembly
-    if !size_optimized!() {
-        scores::drop_cached_rows(p, &k.readers, &k.wanted, &mut stored);
-    }
+    scores::drop_cached_rows(p, &k.readers, &k.wanted, &mut stored);
     stored
 }
 

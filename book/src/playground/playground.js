@@ -180,6 +180,6 @@
     };
     window.addEventListener("hashchange", show);
     fallback.forEach((f) => { f.hidden = true; });
-    root.append(make("button", { type: "button", id: "play-begin", onclick: () => begin(presets.first) }, "Load the playground (1.1 MB)"));
+    root.append(make("button", { type: "button", id: "play-begin", onclick: () => begin(presets.first) }, "Load the playground (1.2 MB)"));
     show();
 })();

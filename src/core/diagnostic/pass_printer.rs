@@ -27,8 +27,7 @@ impl PrintedStage {
     pub(crate) fn print_pass(self, pass: &str, program: impl FnOnce() -> String) {
         static PRINTED: LazyLock<Vec<PrintedStage>> =
             LazyLock::new(|| requested_stages().unwrap_or_default());
-        // WebAssembly has no environment variables
-        if !size_optimized!() && PRINTED.contains(&self) {
+        if PRINTED.contains(&self) {
             eprintln!("{self} after {pass}:\n{}", program().trim_end());
         }
     }

@@ -266,7 +266,7 @@ impl TaskKernel for BoundRowKernel {
                 .saturating_mul(r.first.num_chunks)
                 .saturating_mul(r.chunk_scratch_bytes),
         };
-        self.active_split().map(stage)
+        self.row_split.as_ref().map(stage)
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], _scratch: &mut Scratch) {
         // SAFETY: the caller upholds the contract for these rows, and for the slot of the stage.
@@ -288,10 +288,6 @@ impl TaskKernel for BoundRowKernel {
 }
 
 impl BoundRowKernel {
-    /// Returns the split of rows, if there is one; WebAssembly has one thread and needs none.
-    fn active_split(&self) -> Option<&RowSplit> {
-        self.row_split.as_ref().filter(|_| !size_optimized!())
-    }
     /// Returns the approximate cost of the second stage, in microseconds.
     fn second_stage_cost_us(&self, r: &RowSplit) -> f64 {
         match r.second_pass {
@@ -345,7 +341,7 @@ impl BoundRowKernel {
     /// The contract of `run` holds. `temp` points to `scratch_bytes` bytes, of which no other
     /// thread accesses the scratch of this task's chunk.
     unsafe fn run_first_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
-        let Some(r) = self.active_split() else { return };
+        let Some(r) = &self.row_split else { return };
         let (line, run, places) = r.task(i, r.first);
         // SAFETY: the caller upholds the contract of `run` for this row, and only this task
         // accesses the scratch of its chunk (caller contract).
@@ -364,7 +360,7 @@ impl BoundRowKernel {
     /// The contract of `run` holds, `temp` is that of the first stage, and all tasks of the first
     /// stage have ended.
     unsafe fn run_second_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
-        let Some(r) = self.active_split() else { return };
+        let Some(r) = &self.row_split else { return };
         let (line, run, places) = r.task(i, r.second);
         // SAFETY: the caller upholds the contract for this row.
         let ins = unsafe { self.row_inputs(r, line, base) };

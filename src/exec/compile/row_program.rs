@@ -309,10 +309,6 @@ impl RowProgram {
     /// The contract of `interpreter::run` holds for these rows. The scratch buffers in `base` have
     /// space for a block of rows ([`RowProgram::rows_per_block`]), and only this worker uses them.
     pub(crate) unsafe fn run(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
-        if size_optimized!() {
-            // (there are no row programs in WebAssembly)
-            return;
-        }
         s.reserve(self.num_registers, self.num_registers + self.num_operands);
         let sums = s.accumulator(0);
         let (registers, now, begins) = s.operand_tables(self.num_operands);

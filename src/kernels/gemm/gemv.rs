@@ -19,7 +19,7 @@ const MAX_SHORT_TERMS: usize = 128;
 const NUM_PARTIAL_SUMS: usize = 4;
 /// The size of a block of rows, in bytes.
 /// With all its partial sums, a block fills the processor's registers.
-const MAX_STRIP_BYTES: usize = if size_optimized!() { 0 } else { 256 };
+const MAX_STRIP_BYTES: usize = 256;
 /// The maximum number of columns that are added in order into a single sum.
 const MAX_IN_ORDER_TERMS: usize = 16;
 

@@ -113,7 +113,7 @@ impl FftKernel {
                     y.uninit_view(),
                     self.lengths.rank(),
                     &mut |x, y| {
-                        if let Some(grid) = plans.grid.as_ref().filter(|_| !size_optimized!()) {
+                        if let Some(grid) = plans.grid.as_ref() {
                             return run_four_step(grid, &x, y, &mut work.row);
                         }
                         read(&x, &mut work.row);

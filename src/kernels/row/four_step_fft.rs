@@ -30,7 +30,7 @@ pub(crate) struct FourStepFft<T> {
 /// Returns `None` unless `n` is a power of two and large enough.
 pub(crate) fn grid_sides(n: usize) -> Option<[usize; 2]> {
     let column = 1 << (n.max(1).ilog2() / 2);
-    (!size_optimized!() && n >= MIN_GRID_ELEMENTS && n.is_power_of_two()).then_some([column, n / column])
+    (n >= MIN_GRID_ELEMENTS && n.is_power_of_two()).then_some([column, n / column])
 }
 
 /// The input of the second stage, and the destination of its results.

@@ -1,6 +1,5 @@
 //! A radix sort of integers, by digits of eight bits, lowest digit first.
 
-use crate::core::util::small_sort;
 use std::ops::Range;
 
 /// Integers that have digits of eight bits.
@@ -42,7 +41,7 @@ pub(crate) fn sort<D: RadixKey>(list: &mut [D], scratch: &mut [D], bits: Range<u
 
 /// Sorts a short list by comparisons.
 pub(crate) fn sort_by_comparison<D: Ord>(list: &mut [D]) {
-    if size_optimized!() { small_sort::sort(list) } else { list.sort_unstable() }
+    list.sort_unstable()
 }
 
 fn by_digits<D: RadixKey, const N: usize>(list: &mut [D], scratch: &mut [D], start: u32) {

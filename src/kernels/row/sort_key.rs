@@ -119,10 +119,8 @@ impl KeyIndex for u128 {
 
 /// Returns true if keys of this number of bits, and the indices of a row, fit into 64 bits.
 /// The row has `n` elements.
-///
-/// Always returns false in WebAssembly, where code size matters more than speed.
 pub(crate) fn fits_64_bits(bits: u32, n: usize) -> bool {
-    !size_optimized!() && bits <= 32 && n as u64 <= 1 << 32
+    bits <= 32 && n as u64 <= 1 << 32
 }
 
 #[cfg(test)]

@@ -309,10 +309,6 @@ fn push_candidate<P: Ord + Copy>(k: usize, x: P, list: &mut Vec<P>) -> Option<P>
 
 /// Returns the `k`-th smallest item, and moves all smaller items before it.
 fn kth<P: Ord + Copy>(list: &mut [P], k: usize) -> P {
-    if size_optimized!() {
-        sort_by_comparison(list);
-        return list[k - 1];
-    }
     *list.select_nth_unstable(k - 1).1
 }
 

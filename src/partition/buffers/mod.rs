@@ -157,7 +157,6 @@ pub(crate) struct GatherScatterOp {
     /// The dynamic indices, each of which binds one loop.
     pub(crate) indices: Vec<DynamicIndex>,
     /// For each dynamic index, the offset that is added where the index is negative; 0 for none.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) negative_offsets: LoopVec,
     /// The reducer of a scatter, `Some(None)` to overwrite; `None` for a gather.
     pub(crate) scatter: Option<Option<Reducer>>,

@@ -32,9 +32,6 @@ impl RowGroups<'_, '_> {
     /// Returns the index of the matmuls, for [`find_matmuls`](Self::find_matmuls).
     pub(super) fn index_matmuls(&self, g: &FusionPlan<'_, '_>) -> MatmulIndex {
         let mut index = MatmulIndex::default();
-        if size_optimized!() {
-            return index;
-        }
         for (k, group) in g.groups.iter().enumerate() {
             let FusionRoot::Matmul(item) = group.root else { continue };
             for s in g.program.ops[item].sources() {
@@ -58,7 +55,7 @@ impl RowGroups<'_, '_> {
         not: &dyn Fn(usize) -> bool,
     ) -> MatmulNeighbours {
         let mut all = MatmulNeighbours::default();
-        if size_optimized!() || c.scatter.is_some() {
+        if c.scatter.is_some() {
             return all;
         }
         let (mut rows_per_matrix, mut cost, mut widest) = (1, 0.0, 1);

@@ -44,7 +44,7 @@ pub(crate) fn fuse_rows(g: &mut FusionPlan<'_, '_>, constraints: &RowConstraints
             }
         }
     }
-    for (k, scatter) in constraints.scatters.iter().enumerate().filter(|_| !size_optimized!()) {
+    for (k, scatter) in constraints.scatters.iter().enumerate() {
         if let Some(scatter) = scatter {
             readers.entry(scatter.updates).or_default().push(k);
         }
@@ -164,7 +164,7 @@ impl RowGroups<'_, '_> {
             return None;
         }
         let many = |put: usize| self.constraints.scatters[put].is_some_and(|p| p.num_tasks > 1);
-        let many = !size_optimized!() && grown.scatter.is_some_and(many);
+        let many = grown.scatter.is_some_and(many);
         let without = many.then(|| ChainBuilder { scatter: None, ..grown.clone() });
         let matmuls = self.find_matmuls(g, index, &grown, &not);
         let full = self.finish_chain(g, grown, matmuls, bytes)?;
@@ -218,8 +218,7 @@ impl RowGroups<'_, '_> {
             (None, None) => true,
         };
         let products = !(matmuls.before.is_empty() && matmuls.after.is_empty());
-        let any_order =
-            !size_optimized!() && !products && scratch.len() == made.len() && groups.iter().all(free);
+        let any_order = !products && scratch.len() == made.len() && groups.iter().all(free);
         Some(RowFusion { groups, num_rows: rows, scratch, row_bytes: bytes, matmuls, any_order })
     }
     /// Adds a group to the chain, if it has the same rows and its operands are in the chain or
@@ -238,7 +237,7 @@ impl RowGroups<'_, '_> {
         if c.groups.contains(&k) {
             return true;
         }
-        if let Some(scatter) = self.constraints.scatters[k].as_ref().filter(|_| !size_optimized!()) {
+        if let Some(scatter) = self.constraints.scatters[k].as_ref() {
             // (no group of the chain reads its result)
             if deep == MAX_PULL_DEPTH && !not(k) && self.can_end_chain(g, k, scatter, c) {
                 c.scatter = Some(k);

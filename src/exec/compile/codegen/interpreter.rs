@@ -316,7 +316,7 @@ pub(crate) unsafe fn run(
     let table = &mut scratch.table[..];
     // SAFETY: the caller upholds the contract for the box.
     unsafe {
-        if t.rank == 1 && !size_optimized!() {
+        if t.rank == 1 {
             run_interval(t, base, (lo[0], hi[0]), table);
         } else {
             run_boxes(t, base, lo, hi, table);
@@ -369,7 +369,7 @@ unsafe fn run_boxes(t: &TileProgram, base: &[*mut u8], lo: &LoopVec, hi: &LoopVe
         let start = x;
         // the rows of a single segment run together
         let many = if last > 0 { end[last - 1] - start[last - 1] } else { 1 };
-        let together = b.segments.len() == 1 && many > 1 && !size_optimized!();
+        let together = b.segments.len() == 1 && many > 1;
         loop {
             for s in &b.segments {
                 let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));

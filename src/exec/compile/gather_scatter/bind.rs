@@ -155,14 +155,13 @@ fn bind_indices(
     let v = &flow.values[s.out];
     let (size, own) = (v.dtype.size() as i64, usize::from(v.num_partials > 1));
     let numbered = s.indices.iter().enumerate().zip(found);
-    let index = numbered.map(|((_k, b), f)| BoundIndex {
+    let index = numbered.map(|((k, b), f)| BoundIndex {
         slot: f.0,
         dtype: s.reads[b.operand].dtype,
         offset: f.1,
         strides: loops.map(|l| f.2[l], 0),
         max_start: b.max_start,
-        #[cfg(not(target_family = "wasm"))]
-        negative_offset: s.negative_offsets[_k],
+        negative_offset: s.negative_offsets[k],
         clip: b.mode == OutOfBounds::Clip,
         target_stride: match s.scatter {
             Some(_) => v.strides[b.loop_id + own] * size,

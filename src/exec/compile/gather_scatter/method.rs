@@ -25,10 +25,6 @@ impl RowMethod {
         dtype: DType,
         combine: Option<Reducer>,
     ) -> (RowMethod, &'static str) {
-        if size_optimized!() {
-            // WebAssembly has only one implementation, to keep the code small
-            return (RowMethod::General, "query by query");
-        }
         if k.indices.iter().any(|m| m.window.is_some()) {
             return (RowMethod::General, "query by query: an index starts a window");
         }
@@ -64,14 +60,14 @@ impl GatherScatterKernel {
     /// Returns the kernels of batches, if the operation can run in batches.
     pub(super) fn batched(&self) -> Option<&BatchedRows> {
         match &self.method {
-            RowMethod::Batched(rows) | RowMethod::SortedAdd(rows, _) if !size_optimized!() => Some(rows),
+            RowMethod::Batched(rows) | RowMethod::SortedAdd(rows, _) => Some(rows),
             _ => None,
         }
     }
     /// Returns the kernel that adds sorted updates, if sorting pays.
     pub(super) fn sorted_add(&self) -> Option<AddSorted> {
         match &self.method {
-            RowMethod::SortedAdd(_, add) if !size_optimized!() => Some(*add),
+            RowMethod::SortedAdd(_, add) => Some(*add),
             _ => None,
         }
     }

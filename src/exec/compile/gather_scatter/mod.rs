@@ -40,7 +40,6 @@ struct BoundIndex {
     /// The maximum start; negative if there is no valid one.
     max_start: i64,
     /// The offset that is added to a negative index; 0 for none.
-    #[cfg(not(target_family = "wasm"))]
     negative_offset: i64,
     /// True if out-of-bounds indices are clipped; otherwise they have no row.
     clip: bool,
@@ -56,25 +55,17 @@ impl BoundIndex {
     /// Converts a negative index, which counts from the end, to an index from the start.
     #[inline(always)]
     fn resolve_negative(&self, n: i64) -> i64 {
-        if n < 0 { n + self.offset_if_negative() } else { n }
+        if n < 0 { n + self.negative_offset } else { n }
     }
     /// Returns the rule by which kernels resolve these indices, restricted to the rows in `own`.
     fn bounds(&self, own: (i64, i64)) -> IndexSpec {
         IndexSpec {
             max_index: self.max_start,
-            negative_offset: self.offset_if_negative(),
+            negative_offset: self.negative_offset,
             clip: self.clip,
             row_stride: self.target_stride,
             owned_rows: own,
         }
-    }
-    /// Returns the offset that is added to a negative index.
-    #[inline(always)]
-    fn offset_if_negative(&self) -> i64 {
-        #[cfg(not(target_family = "wasm"))]
-        return self.negative_offset;
-        #[cfg(target_family = "wasm")]
-        0
     }
 }
 
@@ -217,10 +208,8 @@ impl TaskKernel for GatherScatterKernel {
         // SAFETY: the rows are those of this task, for which the caller upholds the contract.
         unsafe {
             match self.method {
-                RowMethod::SingleRow if task.count == 1 && !size_optimized!() => self.run_single_row(memory),
-                RowMethod::SortedAdd(..) if !size_optimized!() => {
-                    self.scatter_sorted(rows(), memory, scratch)
-                }
+                RowMethod::SingleRow if task.count == 1 => self.run_single_row(memory),
+                RowMethod::SortedAdd(..) => self.scatter_sorted(rows(), memory, scratch),
                 _ => self.run_rows(rows(), memory),
             }
         }
@@ -257,7 +246,7 @@ impl GatherScatterKernel {
     /// # Safety
     /// The contract of `run` holds for all result rows.
     pub(crate) unsafe fn write_init(&self, base: &[*mut u8]) {
-        let (Some(p), [part], false) = (&self.scatter, &self.partials[..], size_optimized!()) else { return };
+        let (Some(p), [part]) = (&self.scatter, &self.partials[..]) else { return };
         let out = base[self.out as usize].wrapping_offset(part.out_offset as isize);
         let (ahead, rows) = (part.operand_offsets[0], (0, p.num_rows));
         // SAFETY: the caller upholds the contract of `run` for all result rows.

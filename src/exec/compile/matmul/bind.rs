@@ -51,7 +51,7 @@ pub(crate) fn bind(
     let cost_us = product.flops() / matmul_flops_per_us(f.dtype)
         + 0.1 * blocks as f64 * product.num_tiles(tile_rows, tile_columns) as f64
         + epilogue.as_ref().map_or(0.0, |t| t.ns_per_element * elements as f64 / 1000.0);
-    let apart = size_optimized!() || method != ProductKind::MatMat || !fits_one_panel(&partials);
+    let apart = method != ProductKind::MatMat || !fits_one_panel(&partials);
     let scale = if apart { None } else { epilogue_scale(g, group, same) };
     Ok(MatmulKernel {
         dtype: f.dtype,

@@ -10,9 +10,6 @@ use crate::partition::{Slot, fusion::policy::BATCH_CACHE_BYTES};
 impl RowFusion {
     /// Returns the row program of these stages, if possible; `strip` says which slots are scratch.
     fn row_program(&self, stages: &[FusedStage], is_scratch: impl Fn(u32) -> bool) -> Option<RowProgram> {
-        if size_optimized!() {
-            return None;
-        }
         let mut wise = RowProgram::default();
         let all = stages.iter().all(|p| match p {
             FusedStage::Tiles(t) => wise.push_stage(t, self.num_rows, None, &is_scratch),
@@ -55,8 +52,7 @@ impl RowFusion {
     }
     /// Returns true if matmuls run before or after the other stages.
     fn has_matmuls(&self) -> bool {
-        // (no matmul is fused in WebAssembly)
-        !(size_optimized!() || self.matmuls.before.is_empty() && self.matmuls.after.is_empty())
+        !(self.matmuls.before.is_empty() && self.matmuls.after.is_empty())
     }
     /// Describes the node of these groups.
     fn describe(&self, parts: &[BoundGroup]) -> NodeInfo {
@@ -78,7 +74,7 @@ impl RowFusion {
         let (mut dims, mut matmuls, mut stages) = (dims, Vec::new(), Vec::new());
         for part in parts {
             match part.kernel {
-                GroupKernel::Matmul(p) if !size_optimized!() => matmuls.extend(dims.next().map(|d| (p, d))),
+                GroupKernel::Matmul(p) => matmuls.extend(dims.next().map(|d| (p, d))),
                 GroupKernel::Elementwise(e) => stages.push(FusedStage::Tiles(Box::new(e.tiles))),
                 GroupKernel::Reduction(f) => stages.push(FusedStage::Reduction(f)),
                 GroupKernel::GatherScatter(t) if t.num_batched_updates().is_some() => {
@@ -94,7 +90,7 @@ impl RowFusion {
     /// Assigns scratch buffers to the values of which only some rows are in memory.
     /// `batched` says which slots matmuls compute or read.
     fn assign_scratch(&self, kernel: &mut RowFusionKernel, base: usize, batched: impl Fn(u32) -> bool) {
-        let program = kernel.row_program.as_ref().filter(|_| !size_optimized!());
+        let program = kernel.row_program.as_ref();
         // a row program needs only a block of rows of each value that no matmul computes or reads
         let block = kernel.row_program.as_ref().map(RowProgram::rows_per_block);
         let scratch_buffer = |(s, row): &(Slot, i64)| {

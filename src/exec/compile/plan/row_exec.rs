@@ -155,9 +155,7 @@ impl TaskKernel for RowFusionKernel {
         self.num_tasks = self.max_tasks().min(most);
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
-        if let (true, Some(FusedStage::Scatter(p)), false) =
-            (self.sorts_updates, self.stages.last(), size_optimized!())
-        {
+        if let (true, Some(FusedStage::Scatter(p))) = (self.sorts_updates, self.stages.last()) {
             // SAFETY: the values that this task accesses are valid (caller contract), and
             // `task_rows` gives the result rows of this task only.
             return unsafe { self.run_sorted(p, p.task_rows(task), memory, scratch) };
@@ -203,14 +201,14 @@ impl RowFusionKernel {
             while a < end {
                 let b = (a + self.batch_rows).min(end);
                 self.place_scratch(a, scratch_base, base);
-                for (k, along) in active_matmuls(&self.before) {
+                for (k, along) in &self.before {
                     k.run_rows(along, (a, b), base, scratch);
                 }
-                match self.row_program.as_ref().filter(|_| !size_optimized!()) {
+                match &self.row_program {
                     Some(program) => program.run(a, b, base, scratch),
                     None => self.stages.iter().for_each(|s| self.run_stage(s, (a, b), base, scratch)),
                 }
-                for (k, along) in active_matmuls(&self.after) {
+                for (k, along) in &self.after {
                     k.run_rows(along, (a, b), base, scratch);
                 }
                 a = b;
@@ -299,9 +297,4 @@ impl RowFusionKernel {
             }
         }
     }
-}
-
-/// Returns these matmuls; in WebAssembly none, because no matmul is fused there.
-fn active_matmuls(list: &MatmulStages) -> &[(Box<MatmulKernel>, RowDims)] {
-    if size_optimized!() { &[] } else { list }
 }

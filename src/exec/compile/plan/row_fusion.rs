@@ -53,7 +53,7 @@ fn scatter_rows(
     group: &BoundGroup,
     scope: &PlanScope<'_>,
 ) -> Option<ScatterRows> {
-    let (FusionRoot::Standalone(item), false) = (g.groups[k].root, size_optimized!()) else { return None };
+    let FusionRoot::Standalone(item) = g.groups[k].root else { return None };
     let BufferOp::GatherScatter(s) = &g.program.ops[item] else { return None };
     let kernel = gather_scatter(group).filter(|k| k.is_scatter())?;
     let chains = &scope.reuse.scatter_chains;

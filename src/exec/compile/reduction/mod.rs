@@ -257,11 +257,7 @@ impl ReductionKernel {
         let [c] = &self.partials[..] else { return None };
         let [(lo, hi)] = &c[..] else { return None };
         let is_full = lo[last] == 0 && hi[last] == self.input.ext[last];
-        let plain = !size_optimized!()
-            && self.reduces_innermost
-            && last <= 1
-            && !self.reduced[..last].contains(&true)
-            && is_full;
+        let plain = self.reduces_innermost && last <= 1 && !self.reduced[..last].contains(&true) && is_full;
         let mut alone = RowProgram::default();
         let fits = plain && alone.push_stage(&self.input, rows, Some(self.row_reduction()), |_| false);
         fits.then(|| Box::new(alone.finish(rows)))

@@ -131,7 +131,7 @@ impl ReductionKernel {
     unsafe fn run_tile_range(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
         // SAFETY: the caller upholds the contract for these tiles.
         unsafe {
-            if let Some(plain) = self.row_program.as_ref().filter(|_| !size_optimized!()) {
+            if let Some(plain) = self.row_program.as_ref() {
                 return plain.run(tasks.start, tasks.end, base, s);
             }
             s.reserve(self.input.num_registers as usize, self.input.max_operands());

@@ -168,8 +168,7 @@ pub(crate) fn scan<T: ScanElement>(
     let last = x.ndim() - 1;
     // rows that are adjacent in both arrays are computed together
     let is_adjacent = |d: &usize| x.strides()[*d] == 1 && y.strides()[*d] == 1 && x.shape()[*d] > 1;
-    let adjacent =
-        if size_optimized!() || x.strides()[last] == 1 { None } else { (0..last).find(is_adjacent) };
+    let adjacent = if x.strides()[last] == 1 { None } else { (0..last).find(is_adjacent) };
     match adjacent {
         Some(d) => {
             let (mut x, mut y) = (x, y);

@@ -32,11 +32,9 @@ type AdjacentRowsFn<W> = fn(
 ) -> [W; NUM_ADJACENT_ROWS];
 
 /// Builds the functions of an operation.
-/// In WebAssembly there is one loop per type, to keep the code small.
 macro_rules! with {
-    ($W:ident, $neutral:expr, $two:expr) => {{
-        #[cfg(not(target_family = "wasm"))]
-        let with = ScanOps {
+    ($neutral:expr, $two:expr) => {
+        ScanOps {
             neutral: $neutral,
             combine: $two,
             groups: |v, last, carry, before| groups(v, last, carry, before, $two),
@@ -44,34 +42,24 @@ macro_rules! with {
             adjacent: |v, last, carry, before| {
                 groups(std::slice::from_mut(v), last, carry, before, |a, b| combine_rows(a, b, $two))
             },
-        };
-        #[cfg(target_family = "wasm")]
-        let with = ScanOps {
-            neutral: $neutral,
-            combine: $two,
-            groups: |v, last, carry, before| groups(v, last, carry, before, $two as fn($W, $W) -> $W),
-            totals: |v, last, carry| totals(v, last, carry, $two as fn($W, $W) -> $W),
-            // in WebAssembly, adjacent rows are computed one by one
-            adjacent: |_, _, _, _| unreachable!("adjacent rows are computed one by one"),
-        };
-        with
-    }};
+        }
+    };
 }
 
 impl<W: ScanElement<Wide = W>> ScanOps<W> {
     /// Returns a minimum or maximum for types that have no other scans, such as bool.
     pub(super) fn extreme(kind: CumulativeOp) -> ScanOps<W> {
         match kind {
-            CumulativeOp::Max => with!(W, W::MIN, W::larger),
-            CumulativeOp::Min => with!(W, W::MAX, W::smaller),
+            CumulativeOp::Max => with!(W::MIN, W::larger),
+            CumulativeOp::Min => with!(W::MAX, W::smaller),
             _ => unreachable!("bools were rejected"),
         }
     }
     /// Returns the operation for types without an order, such as complex numbers.
     pub(super) fn number(kind: CumulativeOp) -> ScanOps<W> {
         match kind {
-            CumulativeOp::Sum => with!(W, W::ZERO, W::plus),
-            CumulativeOp::Prod => with!(W, W::ONE, W::times),
+            CumulativeOp::Sum => with!(W::ZERO, W::plus),
+            CumulativeOp::Prod => with!(W::ONE, W::times),
             _ => unreachable!("complex numbers were rejected"),
         }
     }
@@ -86,7 +74,7 @@ impl<W: ScanElement<Wide = W>> ScanOps<W> {
     /// Returns the operation for floats.
     pub(super) fn float(kind: CumulativeOp) -> ScanOps<W> {
         match kind {
-            CumulativeOp::LogSumExp => with!(W, W::MIN, log_add),
+            CumulativeOp::LogSumExp => with!(W::MIN, log_add),
             _ => ScanOps::ordered(kind),
         }
     }
@@ -100,7 +88,7 @@ fn log_add<W: ScanElement<Wide = W>>(a: W, b: W) -> W {
 }
 
 /// Computes [`ScanOps::groups`] for the operation `f`.
-#[cfg_attr(not(target_family = "wasm"), inline(always))]
+#[inline(always)]
 fn groups<W: Copy>(
     v: &mut [[W; GROUP_ELEMENTS]],
     last: usize,
@@ -125,7 +113,7 @@ fn groups<W: Copy>(
 }
 
 /// Computes [`ScanOps::totals`] for the operation `f`.
-#[cfg_attr(not(target_family = "wasm"), inline(always))]
+#[inline(always)]
 fn totals<W: Copy>(
     v: &[[W; GROUP_ELEMENTS]],
     last: usize,

@@ -4,9 +4,7 @@ use super::ProgramLowering;
 use crate::core::diagnostic::Result;
 use crate::core::types::DType;
 use crate::ir::program::loop_nest::{DynamicIndex, LoopNest, Reducer, Source};
-#[cfg(not(target_family = "wasm"))]
 use crate::ir::program::loop_nest::{ScalarArg, ScalarInst, ScalarOp};
-#[cfg(not(target_family = "wasm"))]
 use crate::partition::buffers::ElementwiseOp;
 use crate::partition::buffers::index::{MAX_LOOPS, check_num_loops, extents};
 use crate::partition::buffers::{
@@ -37,7 +35,6 @@ impl ProgramLowering<'_, '_> {
         let wide = rounds && matches!(dtype, DType::F16 | DType::BF16) && may_repeat_elements(s, at);
         let to = if wide { DType::F32 } else { dtype };
         let mut reads = Vec::with_capacity(s.accesses.len());
-        #[cfg(not(target_family = "wasm"))]
         let mut back = [0; MAX_LOOPS];
         for (k, r) in s.accesses.iter().enumerate() {
             let number = at.iter().any(|b| b.operand == k);
@@ -51,7 +48,6 @@ impl ProgramLowering<'_, '_> {
             if !plain && !constant {
                 o = self.materialize_partial(o, &ext, n, dtype, (r, first))?;
             }
-            #[cfg(not(target_family = "wasm"))]
             if number && let Some((from, n)) = self.wrapped_index_source(&o) {
                 o.boxes[0].source = Source::Value(from);
                 at.iter().zip(&mut back).filter(|(b, _)| b.operand == k).for_each(|(_, back)| *back = n);
@@ -74,7 +70,6 @@ impl ProgramLowering<'_, '_> {
             ext,
             reads,
             indices: at.to_vec(),
-            #[cfg(not(target_family = "wasm"))]
             negative_offsets: back,
             scatter: put,
             partials,
@@ -115,7 +110,6 @@ impl ProgramLowering<'_, '_> {
     }
     /// Returns the value i and the size n if an index operand is `if i < 0 { i + n } else { i }`.
     /// The kernel then reads i and adds n itself, so that the wrapped index is never stored.
-    #[cfg(not(target_family = "wasm"))]
     fn wrapped_index_source(&self, o: &OperandAccess) -> Option<(Slot, i64)> {
         if !matches!(o.dtype, DType::I32 | DType::I64) {
             return None;
