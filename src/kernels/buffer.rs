@@ -14,7 +14,6 @@
 
 use crate::core::{Element, ErrorKind, Fault, util::small_sort};
 use crate::kernels::copy_slice;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -22,8 +21,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// The minimum alignment of pool memory, in bytes.
-const ALIGNMENT_BYTES: usize = 64;
 /// The size of a huge page, in bytes. Buffers of at least this size are mapped in huge pages, if
 /// the system has them.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -46,7 +43,7 @@ pub(crate) type RawByte = MaybeUninit<u8>;
 /// before it shares the buffer.
 #[derive(Debug)]
 pub struct Buffer {
-    start: NonNull<u8>,
+    block: MemoryBlock,
     len: usize,
     class: usize,
     /// The value whose drop gives the memory back, if the memory does not belong to the pool.
@@ -55,11 +52,8 @@ pub struct Buffer {
 }
 
 // SAFETY: a buffer owns its memory, or keeps alive the owner of memory that any thread may read
-// (caller contract of `borrowed`). Its methods only return the address. Unsafe code that writes
-// through it from several threads writes disjoint ranges, which no thread reads meanwhile.
-unsafe impl Send for Buffer {}
-// SAFETY: methods with `&self` only read the address; unsafe code that uses it avoids data races
-// (see `Send`).
+// (caller contract of `borrowed`). Methods with `&self` only return the address. Unsafe code that
+// writes through it from several threads writes disjoint ranges, which no thread reads meanwhile.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
@@ -82,16 +76,16 @@ impl Buffer {
             return None;
         }
         if IS_SANITIZED {
-            let start = allocate(len.max(1))?;
+            let block = MemoryBlock::allocate(len)?;
             LIVE_BYTES.fetch_add(len, Relaxed);
-            return Some(Buffer::pooled(start, len, 0));
+            return Some(Buffer::pooled(block, len, 0));
         }
         let (class, size) = class_of(len);
-        if let Some(start) = thread_cache::take(class) {
-            return Some(Buffer::pooled(start, len, class));
+        if let Some(block) = thread_cache::take(class) {
+            return Some(Buffer::pooled(block, len, class));
         }
-        let start = match take_free(class) {
-            Some(start) => start,
+        let block = match take_free(class) {
+            Some(block) => block,
             None => {
                 let kept = POOLED_BYTES.load(Relaxed);
                 if size >= HUGE_PAGE_BYTES
@@ -105,11 +99,11 @@ impl Buffer {
         };
         let live = LIVE_BYTES.fetch_add(size, Relaxed) + size;
         PEAK_BYTES.fetch_max(live, Relaxed);
-        Some(Buffer::pooled(start, len, class))
+        Some(Buffer::pooled(block, len, class))
     }
-    fn pooled(start: NonNull<u8>, len: usize, class: usize) -> Buffer {
+    fn pooled(block: MemoryBlock, len: usize, class: usize) -> Buffer {
         Buffer {
-            start,
+            block,
             len,
             class,
             #[cfg(feature = "dlpack")]
@@ -127,7 +121,8 @@ impl Buffer {
         len: usize,
         owner: impl std::any::Any + Send + Sync,
     ) -> Buffer {
-        Buffer { start, len, class: 0, owner: Some(Box::new(owner)) }
+        let block = MemoryBlock::without_memory(start);
+        Buffer { block, len, class: 0, owner: Some(Box::new(owner)) }
     }
     /// Returns true if the memory belongs to another library and is read-only.
     pub(crate) fn is_borrowed(&self) -> bool {
@@ -137,11 +132,23 @@ impl Buffer {
         false
     }
     /// Allocates a buffer of `len` zero bytes.
+    #[cfg(any(test, feature = "xla"))]
     pub(crate) fn zeroed(len: usize) -> Result<Buffer, Fault> {
         let mut buffer = Buffer::allocate(len)?;
-        // SAFETY: the buffer has `len` bytes, and is not shared yet.
-        unsafe { buffer.as_mut_ptr().write_bytes(0, len) }
+        buffer.fill_zeros();
         Ok(buffer)
+    }
+    /// Fills the memory with zeros, and returns it as bytes.
+    ///
+    /// # Panics
+    /// The memory belongs to another library.
+    pub(crate) fn fill_zeros(&mut self) -> &mut [u8] {
+        let bytes = self.uninit_mut::<u8>();
+        // SAFETY: the bytes are mutably borrowed, and are initialized before they are returned.
+        unsafe {
+            bytes.as_mut_ptr().write_bytes(0, bytes.len());
+            bytes.assume_init_mut()
+        }
     }
     /// Returns the memory as elements, initialized or not.
     ///
@@ -151,7 +158,7 @@ impl Buffer {
         const { assert!(align_of::<T>() <= ALIGNMENT_BYTES) };
         assert!(!self.is_borrowed(), "memory of other libraries is read-only");
         // SAFETY: the buffer owns its `len` bytes, which are aligned and mutably borrowed.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len / size_of::<T>()) }
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len / size_of::<T>()) }
     }
     /// Returns a part of the memory, initialized or not.
     ///
@@ -159,8 +166,8 @@ impl Buffer {
     /// The part is not within the buffer.
     pub(crate) fn part(&self, bytes: Range<usize>) -> &[RawByte] {
         assert!(bytes.start <= bytes.end && bytes.end <= self.len, "the part is within the buffer");
-        // SAFETY: the part is within the buffer; nothing is written there meanwhile (see `Send`).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(bytes.start).cast(), bytes.len()) }
+        // SAFETY: the part is within the buffer; nothing is written there meanwhile (see `Sync`).
+        unsafe { std::slice::from_raw_parts(self.as_ptr().add(bytes.start).cast(), bytes.len()) }
     }
     /// Returns the size in bytes.
     pub fn len(&self) -> usize {
@@ -172,11 +179,11 @@ impl Buffer {
     }
     /// Returns a pointer to the first byte.
     pub fn as_ptr(&self) -> *const u8 {
-        self.start.as_ptr()
+        self.block.start().as_ptr()
     }
     /// Returns a mutable pointer to the first byte.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.start.as_ptr()
+        self.block.start().as_ptr()
     }
 }
 
@@ -187,25 +194,17 @@ impl Drop for Buffer {
         }
         if IS_SANITIZED {
             LIVE_BYTES.fetch_sub(self.len, Relaxed);
-            // SAFETY: `try_allocate` allocated this size, and this is its last use.
-            return unsafe { free_allocated(self.start, self.len.max(1)) };
+            return;
         }
-        // SAFETY: a pooled buffer's memory was obtained for `self.class` (by `try_allocate`), and
-        // this is its last use.
-        unsafe {
-            if !thread_cache::try_keep(self.start, self.class) {
-                recycle(self.start, self.class);
-            }
+        let block = std::mem::replace(&mut self.block, MemoryBlock::without_memory(NonNull::dangling()));
+        if let Some(block) = thread_cache::keep(block, self.class) {
+            recycle(block, self.class);
         }
     }
 }
 
-/// The blocks of one class that are in the pool.
-struct FreeList(Vec<NonNull<u8>>);
-// SAFETY: the blocks belong to the pool alone and are not bound to a thread.
-unsafe impl Send for FreeList {}
-
-static POOL: [Mutex<FreeList>; NUM_CLASSES] = [const { Mutex::new(FreeList(Vec::new())) }; NUM_CLASSES];
+/// The blocks in the pool, by class.
+static POOL: [Mutex<Vec<MemoryBlock>>; NUM_CLASSES] = [const { Mutex::new(Vec::new()) }; NUM_CLASSES];
 /// The time of the last use of each class, in ticks of the clock below, which counts uses.
 static LAST_USES: [AtomicUsize; NUM_CLASSES] = [const { AtomicUsize::new(0) }; NUM_CLASSES];
 static CLOCK: AtomicUsize = AtomicUsize::new(0);
@@ -232,19 +231,16 @@ fn size_of_class(class: usize) -> usize {
     (1usize << power) + steps * ((1usize << power) / 4)
 }
 
-fn free_list(class: usize) -> MutexGuard<'static, FreeList> {
+fn free_list(class: usize) -> MutexGuard<'static, Vec<MemoryBlock>> {
     POOL[class].lock().unwrap_or_else(|e| e.into_inner())
 }
-fn take_free(class: usize) -> Option<NonNull<u8>> {
-    let start = free_list(class).0.pop()?;
+fn take_free(class: usize) -> Option<MemoryBlock> {
+    let block = free_list(class).pop()?;
     POOLED_BYTES.fetch_sub(size_of_class(class), Relaxed);
-    Some(start)
+    Some(block)
 }
-/// Returns the memory of a dropped buffer to the pool, or to the system if the pool is full.
-///
-/// # Safety
-/// `start` was obtained for this class, and the caller does not use it any more.
-unsafe fn recycle(start: NonNull<u8>, class: usize) {
+/// Returns a block of this class to the pool, or to the system if the pool is full.
+fn recycle(block: MemoryBlock, class: usize) {
     let size = size_of_class(class);
     let live = LIVE_BYTES.fetch_sub(size, Relaxed) - size;
     if size >= HUGE_PAGE_BYTES {
@@ -259,11 +255,9 @@ unsafe fn recycle(start: NonNull<u8>, class: usize) {
         evict(class, most.saturating_sub(size));
     }
     if POOLED_BYTES.fetch_add(size, Relaxed) + size <= most {
-        return free_list(class).0.push(start);
+        return free_list(class).push(block);
     }
     POOLED_BYTES.fetch_sub(size, Relaxed);
-    // SAFETY: `start` was obtained for this class, and is not used any more (caller contract).
-    unsafe { release(start, size) }
 }
 /// Returns the maximum number of bytes in the pool.
 ///
@@ -276,15 +270,13 @@ fn max_pooled_bytes(live: usize, peak: usize, memory: usize) -> usize {
 fn evict(class: usize, most: usize) {
     let used = |c: &usize| LAST_USES[*c].load(Relaxed);
     let mut others: Vec<usize> =
-        (0..NUM_CLASSES).filter(|c| *c != class && !free_list(*c).0.is_empty()).collect();
+        (0..NUM_CLASSES).filter(|c| *c != class && !free_list(*c).is_empty()).collect();
     small_sort::sort_by_key(&mut others, used);
     for other in others {
         while POOLED_BYTES.load(Relaxed) > most
-            && let Some(start) = take_free(other)
+            && let Some(block) = take_free(other)
         {
-            // SAFETY: the block was in the free list of this class, and has just been removed from
-            // it.
-            unsafe { release(start, size_of_class(other)) }
+            drop(block);
         }
     }
 }
@@ -377,68 +369,29 @@ fn available() -> usize {
 pub(crate) fn trim() {
     thread_cache::flush();
     for class in 0..NUM_CLASSES {
-        let list = std::mem::take(&mut free_list(class).0);
+        let list = std::mem::take(&mut *free_list(class));
         let size = if list.is_empty() { 0 } else { size_of_class(class) };
         POOLED_BYTES.fetch_sub(size * list.len(), Relaxed);
-        for start in list {
-            // SAFETY: the block was in the free list of this class, and has just been removed from
-            // it.
-            unsafe { release(start, size) }
-        }
+        drop(list);
     }
     PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
 }
 
-fn layout(size: usize) -> Layout {
-    let layout = Layout::from_size_align(size, ALIGNMENT_BYTES);
-    layout.unwrap_or_else(|_| handle_alloc_error(Layout::new::<[u8; ALIGNMENT_BYTES]>()))
-}
-
 /// Obtains a block of `size` bytes from the system. If that fails, it empties the pool and retries.
-fn obtain(size: usize) -> Option<NonNull<u8>> {
-    try_obtain(size).or_else(|| {
+fn obtain(size: usize) -> Option<MemoryBlock> {
+    MemoryBlock::obtain(size).or_else(|| {
         trim();
-        try_obtain(size)
+        MemoryBlock::obtain(size)
     })
 }
-fn try_obtain(size: usize) -> Option<NonNull<u8>> {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if size >= HUGE_PAGE_BYTES { huge::map(size) } else { allocate(size) }
-}
-/// Returns a block to the system.
-///
-/// # Safety
-/// `start` came from `obtain(size)`, and the caller does not use it any more.
-unsafe fn release(start: NonNull<u8>, size: usize) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if size >= HUGE_PAGE_BYTES {
-        // SAFETY: `start` came from `obtain(size)` (caller contract), which maps blocks of this
-        // size.
-        return unsafe { huge::unmap(start, size) };
-    }
-    // SAFETY: `start` came from `obtain(size)` (caller contract), which allocates smaller blocks.
-    unsafe { free_allocated(start, size) }
-}
 
-/// Allocates a block with the system allocator.
-fn allocate(size: usize) -> Option<NonNull<u8>> {
-    // SAFETY: no caller asks for 0 bytes.
-    NonNull::new(unsafe { alloc(layout(size)) })
-}
-/// Returns a block to the system allocator.
-///
-/// # Safety
-/// `start` came from `allocate(size)`, and the caller does not use it any more.
-unsafe fn free_allocated(start: NonNull<u8>, size: usize) {
-    // SAFETY: `start` was allocated with this layout (caller contract).
-    unsafe { dealloc(start.as_ptr(), layout(size)) }
-}
-
+mod block;
 mod guards;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod limits;
 mod thread_cache;
 
+use block::{ALIGNMENT_BYTES, MemoryBlock};
 pub(crate) use guards::Guards;
 
 /// Memory that is mapped in huge pages.
@@ -540,14 +493,13 @@ mod tests {
     fn large_memory_comes_from_the_allocator_too() {
         for len in [HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES + 17] {
             let size = class_of(len).1;
-            let start = allocate(size).unwrap();
+            let block = MemoryBlock::allocate(size).unwrap();
+            let start = block.start();
             assert_eq!(start.as_ptr() as usize % ALIGNMENT_BYTES, 0);
-            // SAFETY: `size` bytes were allocated, are not shared, and are not used after they are
-            // freed.
+            // SAFETY: the block has `size` bytes, and is not shared.
             unsafe {
                 start.write_bytes(7, size);
                 assert_eq!(*start.as_ptr().add(size - 1), 7);
-                free_allocated(start, size);
             }
         }
     }
@@ -601,6 +553,6 @@ mod tests {
         assert_eq!(start, again.as_ptr());
         drop(again);
         trim();
-        assert!(free_list(class_of(len).0).0.is_empty());
+        assert!(free_list(class_of(len).0).is_empty());
     }
 }

@@ -267,9 +267,8 @@ fn read_array(file: &mut File, header: &Header, ty: ArrayType) -> Result<Array, 
 pub(crate) fn read_elements(file: &mut File, ty: &ArrayType, big: bool) -> Result<ArrayData, Fault> {
     let takes = ty.nbytes();
     check_available(takes)?;
-    let mut buffer = Buffer::zeroed(takes)?;
-    // SAFETY: the buffer has `takes` bytes, all initialized to zero, and is not shared yet.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
+    let mut buffer = Buffer::allocate(takes)?;
+    let bytes = buffer.fill_zeros();
     file.read_exact(bytes).map_err(data_error)?;
     if big != cfg!(target_endian = "big") {
         parallel_copy::swap_bytes(bytes, ty.dtype.real().size());

@@ -2,9 +2,8 @@
 //!
 //! The pool's counters treat cached blocks as live.
 
-use super::recycle;
+use super::{MemoryBlock, recycle};
 use std::cell::RefCell;
-use std::ptr::NonNull;
 
 /// The size of the largest class that is cached, in bytes.
 const MAX_CACHED_BYTES: usize = 4096;
@@ -12,39 +11,35 @@ const NUM_CACHED_CLASSES: usize = 4 * MAX_CACHED_BYTES.ilog2() as usize + 1;
 const MAX_BLOCKS_PER_CLASS: usize = 8;
 
 /// The cached blocks of a thread, by class.
-struct ThreadCache([Vec<NonNull<u8>>; NUM_CACHED_CLASSES]);
+struct ThreadCache([Vec<MemoryBlock>; NUM_CACHED_CLASSES]);
 
 thread_local! {
     static THREAD_CACHE: RefCell<ThreadCache> = const { RefCell::new(ThreadCache([const { Vec::new() }; NUM_CACHED_CLASSES])) };
 }
 
 /// Takes a cached block of this class, if the thread has one.
-pub(super) fn take(class: usize) -> Option<NonNull<u8>> {
+pub(super) fn take(class: usize) -> Option<MemoryBlock> {
     if class >= NUM_CACHED_CLASSES {
         return None;
     }
     THREAD_CACHE.try_with(|near| near.borrow_mut().0[class].pop()).ok().flatten()
 }
 
-/// Caches a block if the class is small enough and has space. Returns false if not.
-///
-/// # Safety
-/// `start` was obtained for this class. If the result is true, the cache owns the block from now
-/// on, and the caller must not use it any more.
-pub(super) unsafe fn try_keep(start: NonNull<u8>, class: usize) -> bool {
+/// Caches a block of this class if the class is small enough and has space. Otherwise it returns
+/// the block.
+pub(super) fn keep(block: MemoryBlock, class: usize) -> Option<MemoryBlock> {
     if class >= NUM_CACHED_CLASSES {
-        return false;
+        return Some(block);
     }
-    let keep = |near: &RefCell<ThreadCache>| {
-        let list = &mut near.borrow_mut().0[class];
-        let fits = list.len() < MAX_BLOCKS_PER_CLASS;
-        if fits {
-            list.push(start);
-        }
-        fits
-    };
+    let mut block = Some(block);
     // a thread that is ending caches nothing
-    THREAD_CACHE.try_with(keep).unwrap_or(false)
+    let _ = THREAD_CACHE.try_with(|near| {
+        let list = &mut near.borrow_mut().0[class];
+        if list.len() < MAX_BLOCKS_PER_CLASS {
+            list.extend(block.take());
+        }
+    });
+    block
 }
 
 /// Returns all blocks that this thread caches to the pool.
@@ -55,11 +50,7 @@ pub(super) fn flush() {
 impl ThreadCache {
     fn recycle_all(&mut self) {
         for (class, list) in self.0.iter_mut().enumerate() {
-            for start in list.drain(..) {
-                // SAFETY: the block was cached for this class, and has just been removed from the
-                // list.
-                unsafe { recycle(start, class) }
-            }
+            list.drain(..).for_each(|block| recycle(block, class));
         }
     }
 }
@@ -77,12 +68,12 @@ fn a_thread_has_small_memory_at_hand_until_it_ends() {
     std::thread::spawn(move || {
         let buffers: Vec<Buffer> =
             (0..MAX_BLOCKS_PER_CLASS + 2).map(|_| Buffer::allocate(3000).unwrap()).collect();
-        let starts: Vec<_> = buffers.iter().map(|b| b.start).collect();
+        let starts: Vec<_> = buffers.iter().map(|b| b.as_ptr()).collect();
         drop(buffers);
         let held = |n| THREAD_CACHE.with(|near| assert_eq!(near.borrow().0[class].len(), n));
         held(MAX_BLOCKS_PER_CLASS);
         let again = Buffer::allocate(3000).unwrap();
-        assert!(starts[..MAX_BLOCKS_PER_CLASS].contains(&again.start));
+        assert!(starts[..MAX_BLOCKS_PER_CLASS].contains(&again.as_ptr()));
         held(MAX_BLOCKS_PER_CLASS - 1);
         drop(again);
         flush();
