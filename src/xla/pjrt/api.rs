@@ -15,6 +15,7 @@ use super::functions::{
 };
 use std::ffi::c_void;
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::slice;
 use std::sync::Arc;
@@ -182,45 +183,93 @@ unsafe fn text_bytes<'a>(at: usize, len: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(pointer(at), len) }
 }
 
-/// Copies a list of 8-byte elements that the plugin returned; `what` names its elements.
-///
-/// # Safety
-/// Unless the list is null, misaligned or longer than `max`, `at` points to `len` elements of type
-/// `T`, which has 8 bytes.
-unsafe fn returned_list<T: Copy>(at: usize, len: usize, max: usize, what: &str) -> Result<Vec<T>, String> {
-    const { assert!(size_of::<T>() == 8) };
-    if len == 0 {
-        return Ok(Vec::new());
+/// A kind of object of a plugin.
+trait ObjectKind {
+    /// The name of the kind in errors.
+    const NAME: &'static str;
+    /// The function that destroys an object.
+    const DESTROY: FunctionOffset;
+}
+macro_rules! object_kinds { ($($kind:ident $name:literal $destroy:ident;)*) => { $(
+    #[derive(Debug)]
+    enum $kind {}
+    impl ObjectKind for $kind {
+        const NAME: &'static str = $name;
+        const DESTROY: FunctionOffset = $destroy;
     }
-    if len > max || at == 0 || !at.is_multiple_of(align_of::<T>()) {
-        return Err(format!("the plugin returned a list of {len} {what} at address {at:#x}"));
-    }
-    // SAFETY: `at` points to `len` elements (caller contract), and is neither null nor misaligned
-    Ok(unsafe { slice::from_raw_parts(pointer::<T>(at), len) }.to_vec())
+)* } }
+object_kinds! {
+    ClientKind "client" CLIENT_DESTROY;
+    EventKind "event" EVENT_DESTROY;
+    ExecutableKind "executable" EXECUTABLE_DESTROY;
+    LoadedKind "executable" LOADED_DESTROY;
+    BufferKind "buffer" BUFFER_DESTROY;
 }
 
+/// A function that takes one object of kind `K`, and returns `N` words.
+struct ObjectGetter<K, const N: usize>(FunctionOffset, PhantomData<K>);
+/// A function that takes one object of kind `K`, and returns the address and the length of a list
+/// of `T`, which lives as long as the object.
+struct ListGetter<K, T>(ObjectGetter<K, 2>, PhantomData<T>);
+
+impl<K, const N: usize> ObjectGetter<K, N> {
+    const fn at(offset: FunctionOffset) -> ObjectGetter<K, N> {
+        ObjectGetter(offset, PhantomData)
+    }
+}
+
+const GET_DEVICES: ListGetter<ClientKind, usize> = ListGetter(ObjectGetter::at(CLIENT_DEVICES), PhantomData);
+const GET_PLATFORM: ListGetter<ClientKind, u8> = ListGetter(ObjectGetter::at(CLIENT_PLATFORM), PhantomData);
+const GET_NUM_OUTPUTS: ObjectGetter<ExecutableKind, 1> = ObjectGetter::at(EXECUTABLE_OUTPUTS);
+const GET_UNLOADED: ObjectGetter<LoadedKind, 1> = ObjectGetter::at(LOADED_EXECUTABLE);
+const GET_TYPE: ObjectGetter<BufferKind, 1> = ObjectGetter::at(BUFFER_TYPE);
+const GET_DIMENSIONS: ListGetter<BufferKind, i64> =
+    ListGetter(ObjectGetter::at(BUFFER_DIMENSIONS), PhantomData);
+const AWAIT: ObjectGetter<EventKind, 0> = ObjectGetter::at(EVENT_AWAIT);
+
 /// A handle to an object of the plugin, which is destroyed when the handle is dropped.
-struct OwnedHandle {
+struct OwnedHandle<K: ObjectKind> {
     api: Arc<Api>,
     word: usize,
-    destroy: FunctionOffset,
+    kind: PhantomData<K>,
 }
-impl OwnedHandle {
-    /// Takes over an object that the plugin returned; `what` names it.
-    fn new(api: &Arc<Api>, word: usize, destroy: FunctionOffset, what: &str) -> Result<OwnedHandle, String> {
+impl<K: ObjectKind> OwnedHandle<K> {
+    /// Takes over an object of this kind that the plugin returned.
+    fn new(api: &Arc<Api>, word: usize) -> Result<OwnedHandle<K>, String> {
         match word {
-            0 => Err(format!("the plugin returned no {what}")),
-            word => Ok(OwnedHandle { api: api.clone(), word, destroy }),
+            0 => Err(format!("the plugin returned no {}", K::NAME)),
+            word => Ok(OwnedHandle { api: api.clone(), word, kind: PhantomData }),
         }
     }
-}
-impl Drop for OwnedHandle {
-    fn drop(&mut self) {
-        // SAFETY: the object is destroyed once, by the function for its type
-        let _ = unsafe { self.api.call(self.destroy, &mut [0, 0, self.word]) };
+    /// Calls a function of this object, and returns its results.
+    fn get<const N: usize>(&self, getter: ObjectGetter<K, N>) -> Result<[usize; N], String> {
+        let mut words = [0, 0, self.word, 0, 0];
+        // SAFETY: the function takes an object of this kind and returns `N` words, at most two
+        // (invariant of `ObjectGetter`, whose values are the constants above and `K::DESTROY`)
+        unsafe { self.api.call(getter.0, &mut words[..3 + N])? };
+        Ok(std::array::from_fn(|k| words[3 + k]))
+    }
+    /// Copies a list of this object that has at most `max` elements; `what` names them.
+    fn list<T: Copy>(&self, getter: ListGetter<K, T>, max: usize, what: &str) -> Result<Vec<T>, String> {
+        let [at, len] = self.get(getter.0)?;
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if len > max || at == 0 || !at.is_multiple_of(align_of::<T>()) {
+            return Err(format!("the plugin returned a list of {len} {what} at address {at:#x}"));
+        }
+        // SAFETY: `at` points to `len` elements as long as the object lives (contract of PJRT
+        // plugins for this function), and is neither null nor misaligned
+        Ok(unsafe { slice::from_raw_parts(pointer::<T>(at), len) }.to_vec())
     }
 }
-impl fmt::Debug for OwnedHandle {
+impl<K: ObjectKind> Drop for OwnedHandle<K> {
+    fn drop(&mut self) {
+        // the object is destroyed once, by the function for its kind
+        let _ = self.get::<0>(ObjectGetter::at(K::DESTROY));
+    }
+}
+impl<K: ObjectKind> fmt::Debug for OwnedHandle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.word)
     }
@@ -229,7 +278,7 @@ impl fmt::Debug for OwnedHandle {
 /// A client: the connection to the devices of a plugin.
 #[derive(Debug)]
 pub(super) struct RawClient {
-    owned: OwnedHandle,
+    owned: OwnedHandle<ClientKind>,
     devices: Vec<usize>,
     pub(super) platform: String,
 }
@@ -254,15 +303,10 @@ impl RawClient {
         let mut made = [0, 0, address(named.as_ptr()), named.len(), 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: these are PJRT_Client_Create_Args; the options live until the call returns
         unsafe { api.call(CLIENT_CREATE, &mut made)? };
-        let owned = OwnedHandle::new(api, made[8], CLIENT_DESTROY, "client")?;
-        let (mut held, mut named) = ([0, 0, owned.word, 0, 0], [0, 0, owned.word, 0, 0]);
-        // SAFETY: both calls take a client and return a list that lives as long as the client
-        let (devices, platform) = unsafe {
-            api.call(CLIENT_DEVICES, &mut held)?;
-            api.call(CLIENT_PLATFORM, &mut named)?;
-            let devices: Vec<usize> = returned_list(held[3], held[4], MAX_DEVICES, "devices")?;
-            (devices, String::from_utf8_lossy(text_bytes(named[3], named[4])).into_owned())
-        };
+        let owned = OwnedHandle::new(api, made[8])?;
+        let devices = owned.list(GET_DEVICES, MAX_DEVICES, "devices")?;
+        let platform = owned.list(GET_PLATFORM, MAX_TEXT_BYTES, "characters")?;
+        let platform = String::from_utf8_lossy(&platform).into_owned();
         if devices.contains(&0) {
             return Err("the plugin returned a list of devices with a null pointer".into());
         }
@@ -285,15 +329,11 @@ impl RawClient {
         // SAFETY: these are PJRT_Client_Compile_Args with a PJRT_Program; all of it lives until the
         // call returns
         unsafe { api.call(CLIENT_COMPILE, &mut made)? };
-        let loaded = OwnedHandle::new(api, made[6], LOADED_DESTROY, "executable")?;
-        let mut made = RawExecutable { loaded, outputs: 0 };
-        let mut outputs = [0, 0, made.unloaded()?.word, 0];
-        // SAFETY: the argument is an executable
-        unsafe { api.call(EXECUTABLE_OUTPUTS, &mut outputs)? };
-        if outputs[3] > MAX_RESULTS {
-            return Err(format!("the plugin returned an executable of {} results", outputs[3]));
+        let mut made = RawExecutable { loaded: OwnedHandle::new(api, made[6])?, outputs: 0 };
+        [made.outputs] = made.unloaded()?.get(GET_NUM_OUTPUTS)?;
+        if made.outputs > MAX_RESULTS {
+            return Err(format!("the plugin returned an executable of {} results", made.outputs));
         }
-        made.outputs = outputs[3];
         Ok(made)
     }
     /// Copies a row-major block of elements to a device; `kind` is a `PJRT_Buffer_Type`.
@@ -321,7 +361,7 @@ impl RawClient {
         // until the call returns, and the plugin reads them only until then (semantics 0). The
         // caller of `put` passes as many elements as `shape` has
         unsafe { api.call(BUFFER_FROM_HOST, &mut made)? };
-        let buffer = OwnedHandle::new(api, made[14], BUFFER_DESTROY, "buffer");
+        let buffer = OwnedHandle::new(api, made[14]);
         await_event(api, made[13])?;
         Ok(RawBuffer(buffer?))
     }
@@ -332,26 +372,21 @@ fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
     if event == 0 {
         return Ok(());
     }
-    let event = OwnedHandle { api: api.clone(), word: event, destroy: EVENT_DESTROY };
-    // SAFETY: the argument is an event
-    unsafe { api.call(EVENT_AWAIT, &mut [0, 0, event.word]) }
+    OwnedHandle::new(api, event)?.get(AWAIT).map(|[]| ())
 }
 
 /// A compiled module, loaded onto its devices.
 #[derive(Debug)]
 pub(super) struct RawExecutable {
-    loaded: OwnedHandle,
+    loaded: OwnedHandle<LoadedKind>,
     pub(super) outputs: usize,
 }
 
 impl RawExecutable {
     /// Returns a handle to the compiled module without its devices.
-    fn unloaded(&self) -> Result<OwnedHandle, String> {
-        let api = &self.loaded.api;
-        let mut inner = [0, 0, self.loaded.word, 0];
-        // SAFETY: the argument is a loaded executable
-        unsafe { api.call(LOADED_EXECUTABLE, &mut inner)? };
-        OwnedHandle::new(api, inner[3], EXECUTABLE_DESTROY, "executable")
+    fn unloaded(&self) -> Result<OwnedHandle<ExecutableKind>, String> {
+        let [word] = self.loaded.get(GET_UNLOADED)?;
+        OwnedHandle::new(&self.loaded.api, word)
     }
     /// Returns the name of the format of the optimised module, and the module in that format.
     pub(super) fn optimized(&self) -> Result<(String, Vec<u8>), String> {
@@ -416,8 +451,8 @@ impl RawExecutable {
         // device, and all lists live until the call returns. The plugin does not access them
         // afterwards (contract of PJRT plugins)
         let started = unsafe { api.call(LOADED_EXECUTE, &mut words) };
-        let owned = |word| RawBuffer(OwnedHandle { api: api.clone(), word, destroy: BUFFER_DESTROY });
-        let full = |list: Vec<usize>| list.into_iter().filter(|w| *w != 0).map(owned).collect();
+        let owned = |word| OwnedHandle::new(api, word).ok().map(RawBuffer);
+        let full = |list: Vec<usize>| list.into_iter().filter_map(owned).collect();
         let results: Vec<Vec<RawBuffer>> = made.into_iter().map(full).collect();
         // wait for all events, even if one failed
         let ends: Vec<_> = events.into_iter().map(|event| await_event(api, event)).collect();
@@ -429,26 +464,18 @@ impl RawExecutable {
 
 /// A block of elements on one device.
 #[derive(Debug)]
-pub(super) struct RawBuffer(OwnedHandle);
+pub(super) struct RawBuffer(OwnedHandle<BufferKind>);
 
 impl RawBuffer {
     /// Returns the `PJRT_Buffer_Type` of the elements.
     pub(super) fn kind(&self) -> Result<usize, String> {
-        let mut words = [0, 0, self.0.word, 0];
-        // SAFETY: the argument is a buffer, and the word for the type has space for the 32-bit
-        // integer that the call writes
-        unsafe { self.0.api.call(BUFFER_TYPE, &mut words)? };
-        Ok(words[3] & 0xffff_ffff)
+        // (the call writes a 32-bit integer)
+        let [kind] = self.0.get(GET_TYPE)?;
+        Ok(kind & 0xffff_ffff)
     }
     /// Returns the shape.
     pub(super) fn shape(&self) -> Result<Vec<usize>, String> {
-        let mut words = [0, 0, self.0.word, 0, 0];
-        // SAFETY: the argument is a buffer, and the list that the call returns lives as long as the
-        // buffer
-        let dims: Vec<i64> = unsafe {
-            self.0.api.call(BUFFER_DIMENSIONS, &mut words)?;
-            returned_list(words[3], words[4], MAX_RANK, "dimensions")?
-        };
+        let dims = self.0.list(GET_DIMENSIONS, MAX_RANK, "dimensions")?;
         let size = |n: &i64| {
             usize::try_from(*n)
                 .map_err(|_| format!("the plugin returned a result with a dimension of size {n}"))
