@@ -79,6 +79,27 @@ pub(crate) fn requested_level() -> Result<Option<IsaLevel>, Fault> {
 /// The base level as a number; levels from 1 on have a fused multiply-add.
 pub(crate) const BASE_LEVEL: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
 
+/// Defines a function of a level, with the features of the level.
+macro_rules! isa_fn {
+    (
+        $(#[$attribute:meta])* $level:ident($L:ident = $number:expr)
+        <$T:ident: $Bound:path>($($p:ident: $t:ty),*) => $call:expr
+    ) => {
+        /// Runs the function at this level.
+        ///
+        /// # Safety
+        /// The caller upholds the contract of the wrapped function; the processor has the features
+        /// of the level.
+        $(#[$attribute])*
+        pub(crate) unsafe fn $level<$T: $Bound>($($p: $t),*) {
+            const $L: u8 = $number;
+            // SAFETY: the caller upholds the contract of the wrapped function.
+            unsafe { $call }
+        }
+    };
+}
+pub(crate) use isa_fn;
+
 /// Compiles a function for each level.
 ///
 /// The result is a module with the functions `base`, `avx2` and `avx512`, and `at`, which selects
@@ -93,47 +114,26 @@ macro_rules! for_each_isa {
         #[allow(dead_code, reason = "not every function asks for its level, or has all of its forms used")]
         mod $name {
             use super::*;
+            use $crate::kernels::cpu::{BASE_LEVEL, IsaLevel, isa_fn};
 
-            /// Runs the function at the base level.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of the wrapped function.
-            pub(crate) unsafe fn base<$T: $Bound>($($p: $t),*) {
-                const $L: u8 = $crate::kernels::cpu::BASE_LEVEL;
-                // SAFETY: the caller upholds the contract of the wrapped function.
-                unsafe { $call }
-            }
-            /// Runs the function with AVX2.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of the wrapped function; the processor has these
-            /// features.
+            isa_fn! { base($L = BASE_LEVEL)<$T: $Bound>($($p: $t),*) => $call }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,bmi2")]
-            pub(crate) unsafe fn avx2<$T: $Bound>($($p: $t),*) {
-                const $L: u8 = 1;
-                // SAFETY: the caller upholds the contract of the wrapped function.
-                unsafe { $call }
+            isa_fn! {
+                #[target_feature(enable = "avx2,fma,bmi2")]
+                avx2($L = 1)<$T: $Bound>($($p: $t),*) => $call
             }
-            /// Runs the function with AVX-512.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of the wrapped function; the processor has these
-            /// features.
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-            pub(crate) unsafe fn avx512<$T: $Bound>($($p: $t),*) {
-                const $L: u8 = 2;
-                // SAFETY: the caller upholds the contract of the wrapped function.
-                unsafe { $call }
+            isa_fn! {
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+                avx512($L = 2)<$T: $Bound>($($p: $t),*) => $call
             }
             /// Returns the function for a level.
-            pub(crate) fn at<$T: $Bound>(level: $crate::kernels::cpu::IsaLevel) -> unsafe fn($($t),*) {
+            pub(crate) fn at<$T: $Bound>(level: IsaLevel) -> unsafe fn($($t),*) {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    $crate::kernels::cpu::IsaLevel::Avx512 => avx512::<$T>,
+                    IsaLevel::Avx512 => avx512::<$T>,
                     #[cfg(target_arch = "x86_64")]
-                    $crate::kernels::cpu::IsaLevel::Avx2 => avx2::<$T>,
+                    IsaLevel::Avx2 => avx2::<$T>,
                     _ => base::<$T>,
                 }
             }

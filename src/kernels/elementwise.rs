@@ -180,116 +180,69 @@ mod x86 {
         }
     }
 
-    /// Runs a loop piece by piece, and passes each piece and its destination to `store`.
+    /// Runs a loop with non-temporal stores, piece by piece; the base level has none.
     ///
-    /// Both have `PIECE_BYTES` bytes and are aligned to 64 bytes. A result that is not aligned is
-    /// stored normally, and so are the elements after the last full piece.
+    /// A result that is not aligned to 64 bytes is stored normally, and so are the elements after
+    /// the last full piece.
     ///
     /// # Safety
     /// The operands of the loop have `n` elements, and `d` points to space for `n` results, which
     /// overlaps no operand; the processor has level `L`.
     #[inline(always)]
-    unsafe fn pieces<P: PiecewiseLoop, const L: u8>(
+    pub(in crate::kernels) unsafe fn run_streaming<P: PiecewiseLoop, const L: u8>(
         n: usize,
         d: *mut u8,
         p: &P,
-        store: impl Fn(*const u8, *mut u8),
     ) {
         let step = PIECE_BYTES / P::ELEMENT_BYTES;
-        let whole = if (d as usize).is_multiple_of(64) { n / step * step } else { 0 };
+        let whole = if L > 0 && (d as usize).is_multiple_of(64) { n / step * step } else { 0 };
         let mut piece = PieceBuffer([0; PIECE_BYTES]);
-        // SAFETY: each piece is within the `n` elements of the operands and of `d` (caller
-        // contract).
+        // SAFETY: each piece is within the `n` elements of the operands and of `d`, and the
+        // processor has level `L` (caller contract). Both sides of a store are aligned to 64 bytes.
         unsafe {
             for i in (0..whole).step_by(step) {
                 p.piece::<L>(i, step, piece.0.as_mut_ptr());
-                store(piece.0.as_ptr(), d.add(i * P::ELEMENT_BYTES));
+                let to = d.add(i * P::ELEMENT_BYTES);
+                if L == 2 {
+                    stream_piece_512(&piece, to);
+                } else {
+                    stream_piece_256(&piece, to);
+                }
             }
             p.piece::<L>(whole, n - whole, d.add(whole * P::ELEMENT_BYTES));
         }
     }
 
-    /// Runs a loop with non-temporal AVX-512 stores.
-    ///
-    /// # Safety
-    /// The operands of the loop have `n` elements, and `d` points to space for `n` results, which
-    /// overlaps no operand; the processor has these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    #[inline]
-    pub(in crate::kernels) unsafe fn run_streaming_512<P: PiecewiseLoop>(n: usize, d: *mut u8, p: &P) {
-        // SAFETY: the caller upholds the contract of the loop; `pieces` passes pointers to
-        // `PIECE_BYTES` bytes, aligned to 64 bytes.
-        unsafe {
-            pieces::<P, 2>(n, d, p, |from, to| {
-                for i in (0..PIECE_BYTES).step_by(64) {
-                    _mm512_stream_si512(to.add(i).cast(), _mm512_load_si512(from.add(i).cast()));
+    /// Defines the function that stores a piece with these instructions.
+    macro_rules! stream_piece {
+        ($name:ident $features:tt $bytes:literal $load:ident $store:ident) => {
+            /// Stores a piece with non-temporal stores.
+            ///
+            /// # Safety
+            /// `to` points to space for the piece, and is aligned to 64 bytes; the processor has
+            /// these features.
+            #[target_feature(enable = $features)]
+            #[inline]
+            unsafe fn $name(from: &PieceBuffer, to: *mut u8) {
+                for i in (0..PIECE_BYTES).step_by($bytes) {
+                    // SAFETY: both have `PIECE_BYTES` bytes, and are aligned to 64 bytes.
+                    unsafe { $store(to.add(i).cast(), $load(from.0.as_ptr().add(i).cast())) }
                 }
-            })
-        }
+            }
+        };
     }
+    stream_piece! { stream_piece_512 "avx512f" 64 _mm512_load_si512 _mm512_stream_si512 }
+    stream_piece! { stream_piece_256 "avx2" 32 _mm256_load_si256 _mm256_stream_si256 }
 
-    /// Runs a loop with non-temporal AVX2 stores.
-    ///
-    /// # Safety
-    /// The operands of the loop have `n` elements, and `d` points to space for `n` results, which
-    /// overlaps no operand; the processor has these features.
-    #[target_feature(enable = "avx2,fma,bmi2")]
-    #[inline]
-    pub(in crate::kernels) unsafe fn run_streaming_256<P: PiecewiseLoop>(n: usize, d: *mut u8, p: &P) {
-        // SAFETY: the caller upholds the contract of the loop; `pieces` passes pointers to
-        // `PIECE_BYTES` bytes, aligned to 64 bytes.
-        unsafe {
-            pieces::<P, 1>(n, d, p, |from, to| {
-                for i in (0..PIECE_BYTES).step_by(32) {
-                    _mm256_stream_si256(to.add(i).cast(), _mm256_load_si256(from.add(i).cast()));
-                }
-            })
-        }
+    for_each_isa! {
+        mod stream_loop<E: ElementFn>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) at L
+            => run_streaming::<_, L>(n, d, &ElementwiseLoop::<E> { operands: [a, b, c], k, function: PhantomData });
     }
-
-    /// Runs the function over `n` elements with non-temporal AVX-512 stores.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`SliceKernel`](super::SliceKernel); the processor has
-    /// these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    pub(super) unsafe fn stream512<E: ElementFn>(
-        n: usize,
-        d: *mut u8,
-        a: *const u8,
-        b: *const u8,
-        c: *const u8,
-        k: &Constants,
-    ) {
-        // SAFETY: the operands and the result have `n` elements (caller contract).
-        unsafe {
-            run_streaming_512(n, d, &ElementwiseLoop::<E> { operands: [a, b, c], k, function: PhantomData })
-        }
-    }
-
-    /// Runs the function over `n` elements with non-temporal AVX2 stores.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`SliceKernel`](super::SliceKernel); the processor has
-    /// these features.
-    #[target_feature(enable = "avx2,fma,bmi2")]
-    pub(super) unsafe fn stream256<E: ElementFn>(
-        n: usize,
-        d: *mut u8,
-        a: *const u8,
-        b: *const u8,
-        c: *const u8,
-        k: &Constants,
-    ) {
-        // SAFETY: the operands and the result have `n` elements (caller contract).
-        unsafe {
-            run_streaming_256(n, d, &ElementwiseLoop::<E> { operands: [a, b, c], k, function: PhantomData })
-        }
-    }
+    pub(super) use stream_loop::{avx2 as stream256, avx512 as stream512};
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{PiecewiseLoop, run_streaming_256, run_streaming_512};
+pub(super) use x86::{PiecewiseLoop, run_streaming};
 
 /// The variant of a kernel: the level that it is compiled for, and how it stores its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

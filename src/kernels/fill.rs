@@ -31,17 +31,21 @@ unsafe fn gather<T: Copy>(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *
 }
 
 macro_rules! fills {
-    ($($name:ident $T:ident;)*) => { $(
+    ($($name:ident $T:ty = $of:expr;)*) => { $(
         unsafe fn $name(n: usize, d: *mut u8, _: *const u8, _: *const u8, _: *const u8, k: &Constants) {
+            let of: fn(&Constants) -> $T = $of;
+            let element = MaybeUninit::new(of(k));
             // SAFETY: `d` points to space for `n` elements (contract of `SliceKernel`).
-            unsafe { uninit_slice::<$T>(d, n).fill(MaybeUninit::new(k[0].to_bits() as $T)) }
+            unsafe { uninit_slice::<$T>(d, n) }.fill(element);
         }
     )* };
 }
-fills! { fill1 u8; fill2 u16; fill4 u32; fill8 u64; }
-unsafe fn fill16(n: usize, d: *mut u8, _: *const u8, _: *const u8, _: *const u8, k: &Constants) {
-    // SAFETY: `d` points to space for `n` elements (contract of `SliceKernel`).
-    unsafe { uninit_slice::<[f64; 2]>(d, n).fill(MaybeUninit::new([k[0], k[1]])) }
+fills! {
+    fill1 u8 = |k| k[0].to_bits() as u8;
+    fill2 u16 = |k| k[0].to_bits() as u16;
+    fill4 u32 = |k| k[0].to_bits() as u32;
+    fill8 u64 = |k| k[0].to_bits();
+    fill16 [f64; 2] = |k| [k[0], k[1]];
 }
 
 /// Returns the kernel that repeats the element at `a`; `size` is in bytes.

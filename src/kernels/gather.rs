@@ -85,6 +85,27 @@ impl IndexInt for u64 {
     }
 }
 
+/// Calls `f` with each of `n` elements, which are `step` bytes apart from `p` on, and its position.
+///
+/// # Safety
+/// There are `n` initialized elements of type `T`.
+#[inline(always)]
+unsafe fn for_each_spaced<T: Copy>(n: usize, p: *const u8, step: isize, mut f: impl FnMut(usize, T)) {
+    // SAFETY: the elements are there (caller contract), and are read as a slice only where they are
+    // contiguous.
+    unsafe {
+        if step == size_of::<T>() as isize {
+            for (k, x) in from_raw_parts(p.cast::<T>(), n).iter().enumerate() {
+                f(k, *x);
+            }
+        } else {
+            for k in 0..n {
+                f(k, *p.wrapping_offset(k as isize * step).cast::<T>());
+            }
+        }
+    }
+}
+
 /// Computes the rows of a batch of indices.
 ///
 /// # Safety
@@ -99,50 +120,44 @@ unsafe fn find_body<T: IndexInt>(
 ) {
     let (lo, hi) = if r.max_index < 0 { (0, 0) } else { r.owned_rows };
     let (at, there) = (&mut f.offsets[..n], &mut f.in_bounds[..n]);
-    let mut one = |k: usize, number: i64| {
-        let number = r.resolve_negative(number);
+    let one = |k: usize, number: T| {
+        let number = r.resolve_negative(number.to_i64());
         let index = number.min(r.max_index).max(0);
         at[k] += index * r.row_stride;
         there[k] &= (r.clip | (index == number)) & (index >= lo) & (index < hi);
     };
-    if step == size_of::<T>() as isize {
-        // SAFETY: `numbers` points to `n` contiguous indices (caller contract).
-        let numbers = unsafe { from_raw_parts(numbers.cast::<T>(), n) };
-        for (k, x) in numbers.iter().enumerate() {
-            one(k, x.to_i64());
-        }
-    } else {
-        for k in 0..n {
-            // SAFETY: index `k` is `k·step` bytes from `numbers` (caller contract).
-            one(k, unsafe { *numbers.wrapping_offset(k as isize * step).cast::<T>() }.to_i64());
+    // SAFETY: there are `n` indices, `step` bytes apart (caller contract).
+    unsafe { for_each_spaced::<T>(n, numbers, step, one) }
+}
+
+/// Prefetches a cache line into the cache of this level, 1 or 2.
+#[inline(always)]
+fn prefetch_line<const LEVEL: u8>(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint, which is valid for any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match LEVEL {
+            1 => _mm_prefetch::<_MM_HINT_T0>(at.cast()),
+            _ => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
         }
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }
 
 /// Prefetches these bytes into the first-level cache, up to a limit.
 #[inline(always)]
 fn prefetch(at: *const u8, bytes: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in (0..bytes.min(8 * CACHE_LINE_BYTES)).step_by(CACHE_LINE_BYTES) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint, which is valid for any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(line).cast()) }
+        prefetch_line::<1>(at.wrapping_add(line));
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (at, bytes, CACHE_LINE_BYTES);
 }
 
 /// Prefetches a cache line that is used some time later into the second-level cache.
 #[inline(always)]
 pub fn prefetch_l2(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch is a hint, which is valid for any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
+    prefetch_line::<2>(at);
 }
 
 /// Combines the rows at the given offsets.
@@ -221,40 +236,35 @@ unsafe fn one_body<T: IndexInt, M: CombineOp>(
     let size = size_of::<M::M>() as isize;
     if step == size_of::<T>() as isize && (unit, to, from, r.clip) == (size, 0, size, false) {
         // everything is contiguous: this loop needs half as many instructions
-        // SAFETY: `numbers` has `n` contiguous indices, and `src` has `n` contiguous elements
-        // (caller contract).
-        let (numbers, src) =
-            unsafe { (from_raw_parts(numbers.cast::<T>(), n), from_raw_parts(src.cast::<M::M>(), n)) };
         let first = dst.wrapping_offset(lo as isize * size).cast::<M::M>();
-        for (number, with) in numbers.iter().zip(src) {
-            let place = r.resolve_negative(number.to_i64()).wrapping_sub(lo);
-            if (place as u64) < some {
-                let d = first.wrapping_offset(place as isize);
-                // SAFETY: the row exists, so its element is in memory (caller contract).
-                unsafe { *d = M::combine_stored(*d, *with) }
+        // SAFETY: `numbers` has `n` contiguous indices, and `src` has `n` contiguous elements; the
+        // element of a row that exists is in memory (caller contract).
+        unsafe {
+            let (numbers, src) =
+                (from_raw_parts(numbers.cast::<T>(), n), from_raw_parts(src.cast::<M::M>(), n));
+            for (number, with) in numbers.iter().zip(src) {
+                let place = r.resolve_negative(number.to_i64()).wrapping_sub(lo);
+                if (place as u64) < some {
+                    let d = first.wrapping_offset(place as isize);
+                    *d = M::combine_stored(*d, *with);
+                }
             }
         }
         return;
     }
     let (mut dst, mut src) = (dst, src);
-    let mut one = |number: i64| {
-        let number = r.resolve_negative(number);
-        let place = if r.clip { number.min(r.max_index).max(0) } else { number };
-        if (place.wrapping_sub(lo) as u64) < some {
-            let d = dst.wrapping_offset(place as isize * unit).cast::<M::M>();
-            // SAFETY: the row exists, so its element is in memory (caller contract).
-            unsafe { *d = M::combine_stored(*d, *src.cast::<M::M>()) }
-        }
-        (dst, src) = (dst.wrapping_offset(to), src.wrapping_offset(from));
-    };
-    if step == size_of::<T>() as isize {
-        // SAFETY: `numbers` points to `n` contiguous indices (caller contract).
-        unsafe { from_raw_parts(numbers.cast::<T>(), n) }.iter().for_each(|x| one(x.to_i64()));
-    } else {
-        for k in 0..n as isize {
-            // SAFETY: index `k` is `k·step` bytes from `numbers` (caller contract).
-            one(unsafe { *numbers.wrapping_offset(k * step).cast::<T>() }.to_i64());
-        }
+    // SAFETY: there are `n` indices, `step` bytes apart; the element of a row that exists is in
+    // memory (caller contract).
+    unsafe {
+        for_each_spaced(n, numbers, step, |_, number: T| {
+            let number = r.resolve_negative(number.to_i64());
+            let place = if r.clip { number.min(r.max_index).max(0) } else { number };
+            if (place.wrapping_sub(lo) as u64) < some {
+                let d = dst.wrapping_offset(place as isize * unit).cast::<M::M>();
+                *d = M::combine_stored(*d, *src.cast::<M::M>());
+            }
+            (dst, src) = (dst.wrapping_offset(to), src.wrapping_offset(from));
+        });
     }
 }
 

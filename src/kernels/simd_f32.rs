@@ -8,6 +8,39 @@
 use super::{SliceKernel, UNIT_ELEMENTS};
 use crate::kernels::cpu::IsaLevel;
 
+/// Defines kernels of float32 with these features, as an expression of pointers to the operands.
+macro_rules! kernels {
+    ($features:tt $(
+        $(#[$doc:meta])*
+        $name:ident$(<$UNIT:ident>)?($n:ident, $d:ident, $a:ident, $b:ident, $c:ident, $k:ident)
+            => $body:expr;
+    )*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for
+        /// float32; the processor has these features. If the kernel says that it writes to `c`,
+        /// this points to space for `n` elements, which overlaps no other operand and which no
+        /// other code accesses.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn $name$(<const $UNIT: usize>)?(
+            $n: usize,
+            $d: *mut u8,
+            $a: *const u8,
+            $b: *const u8,
+            $c: *const u8,
+            $k: &Constants,
+        ) {
+            let ($d, $a, $b, $c) = ($d.cast::<f32>(), $a.cast::<f32>(), $b.cast::<f32>(), $c.cast::<f32>());
+            let _ = ($b, $c, $k);
+            // SAFETY: the operands that the expression uses have `n` elements, or one if the kernel
+            // repeats it, and `d` has space for `n`, or for one if it is a fold (caller contract);
+            // elements after the last full vector are masked.
+            unsafe { $body }
+        }
+    )* };
+}
+
 /// Defines the loops of a level with these features.
 macro_rules! loops {
     ($level:ident $features:tt) => {
@@ -114,50 +147,86 @@ macro_rules! loops {
                 }
             }
 
-            /// Writes `exp` of the elements at `a`.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for
-            /// float32; the processor has these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn exp(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                // SAFETY: `a` and `d` have `n` elements (caller contract).
-                unsafe { exps(n, d.cast(), a.cast(), |x| x) }
-            }
-
-            /// Writes `exp` of `k0·a + k1·b`, where `b` is a single element.
-            /// Each product and the sum are rounded.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for
-            /// float32, with a single element at `b`; the processor has these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn exp_lin(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                b: *const u8,
-                _: *const u8,
-                k: &Constants,
-            ) {
-                if n == 0 {
-                    return;
-                }
-                // SAFETY: `a` and `d` have `n` elements, and `b` has one (caller contract).
-                unsafe {
-                    let (k0, kb) = (all(k[0] as f32), all(*b.cast::<f32>() * k[1] as f32));
-                    match k[0] == 1.0 {
-                        true => exps(n, d.cast(), a.cast(), |x| add(x, kb)),
-                        false => exps(n, d.cast(), a.cast(), |x| add(mul(x, k0), kb)),
+            kernels! { $features
+                /// Writes `exp` of the elements at `a`.
+                exp(n, d, a, b, c, k) => exps(n, d, a, |x| x);
+                /// Writes `exp` of `k0·a + k1·b`, where `b` is a single element.
+                /// Each product and the sum are rounded.
+                exp_lin(n, d, a, b, c, k) => {
+                    if n == 0 {
+                        return;
                     }
-                }
+                    let (k0, kb) = (all(k[0] as f32), all(*b * k[1] as f32));
+                    match k[0] == 1.0 {
+                        true => exps(n, d, a, |x| add(x, kb)),
+                        false => exps(n, d, a, |x| add(mul(x, k0), kb)),
+                    }
+                };
+                /// Writes the sum of the row at `a`, unit by unit.
+                sum<UNIT>(n, d, a, b, c, k) => {
+                    let at = |i: usize| load(a.add(i));
+                    let two = |i| [at(i), at(i + LANES)];
+                    d.write(added::<UNIT>(n, two, |i, some| load_some(a.add(i), some)));
+                };
+                /// Writes the sum of a row of `a·b`, each product rounded.
+                products(n, d, a, b, c, k) => {
+                    let at = |i: usize| mul(load(a.add(i)), load(b.add(i)));
+                    let some =
+                        |i: usize, some: First| mul(load_some(a.add(i), some), load_some(b.add(i), some));
+                    d.write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
+                };
+                /// Writes the sum of `k0·a`, each product rounded.
+                scaled(n, d, a, b, c, k) => {
+                    let k0 = all(k[0] as f32);
+                    let at = |i: usize| mul(load(a.add(i)), k0);
+                    let some = |i: usize, some: First| mul(load_some(a.add(i), some), k0);
+                    d.write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
+                };
+                /// Writes the sum of the squares of `k0·a + k1·b`, where `b` is a single element.
+                ///
+                /// It writes the values that are squared to `c`. Each product and each sum is
+                /// rounded.
+                squares(n, d, a, b, c, k) => {
+                    if n == 0 {
+                        return d.write(0.0);
+                    }
+                    let c = c.cast_mut();
+                    let mut lanes = [all(0.0); 4];
+                    let whole = n / RUN_ELEMENTS * RUN_ELEMENTS;
+                    let (k0, kb) = (all(k[0] as f32), all(*b * k[1] as f32));
+                    for i in (0..whole).step_by(RUN_ELEMENTS) {
+                        for (j, lanes) in lanes.iter_mut().enumerate() {
+                            let i = i + j * LANES;
+                            let x = add(mul(load(a.add(i)), k0), kb);
+                            store(c.add(i), x);
+                            *lanes = add(*lanes, mul(x, x));
+                        }
+                    }
+                    for (j, lanes) in lanes.iter_mut().enumerate() {
+                        let at = whole + j * LANES;
+                        if at < n {
+                            let some = first((n - at).min(LANES));
+                            let x = add(mul(load_some(a.add(at), some), k0), kb);
+                            store_some(c.add(at), some, x);
+                            *lanes = add_some(*lanes, mul(x, x), some);
+                        }
+                    }
+                    d.write(sum_of(lanes));
+                };
+                /// Writes the sum of a row of `exp` of the elements at `a`.
+                sum_exp(n, d, a, b, c, k) => d.write(sum_exps(n, a, |x| x));
+                /// Writes the sum of a row of the results of [`exp_lin`].
+                sum_exp_lin(n, d, a, b, c, k) => {
+                    let (k0, kb) = (all(k[0] as f32), all(*b * k[1] as f32));
+                    d.write(match k[0] == 1.0 {
+                        true => sum_exps(n, a, |x| add(x, kb)),
+                        false => sum_exps(n, a, |x| add(mul(x, k0), kb)),
+                    });
+                };
+                /// Writes the maximum of a row.
+                most(n, d, a, b, c, k) => d.write(extreme::<Max<f32>>(n, a, |x, y| max(x, y)));
+                /// Writes the minimum of a row.
+                least(n, d, a, b, c, k) => d.write(extreme::<Min<f32>>(n, a, |x, y| min(x, y)));
             }
 
             /// Computes `unit` for each unit of a row, and combines the results.
@@ -239,175 +308,6 @@ macro_rules! loops {
                 units::<UNIT_ELEMENTS>(n, unit, |a, b| a + b)
             }
 
-            /// Writes the sum of the row at `a`, unit by unit.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for a
-            /// fold of float32: `a` has `n` elements, and `d` space for one. The processor has
-            /// these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn sum<const UNIT_ELEMENTS: usize>(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                let a = a.cast::<f32>();
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract); elements
-                // after the row are masked.
-                unsafe {
-                    let at = |i: usize| load(a.add(i));
-                    let sum = added::<UNIT_ELEMENTS>(
-                        n,
-                        |i| [at(i), at(i + LANES)],
-                        |i, some| load_some(a.add(i), some),
-                    );
-                    d.cast::<f32>().write(sum);
-                }
-            }
-
-            /// Writes the sum of a row of `a·b`, each product rounded.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`sum`], and `b` has `n` elements.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn products(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                b: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                let (a, b) = (a.cast::<f32>(), b.cast::<f32>());
-                // SAFETY: `a` and `b` have `n` elements, and `d` space for one (caller contract);
-                // elements after the row are masked.
-                unsafe {
-                    let at = |i: usize| mul(load(a.add(i)), load(b.add(i)));
-                    let some =
-                        |i: usize, some: First| mul(load_some(a.add(i), some), load_some(b.add(i), some));
-                    d.cast::<f32>().write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
-                }
-            }
-
-            /// Writes the sum of `k0·a`, each product rounded.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`sum`].
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn scaled(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                k: &Constants,
-            ) {
-                let (a, k0) = (a.cast::<f32>(), all(k[0] as f32));
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract); elements
-                // after the row are masked.
-                unsafe {
-                    let at = |i: usize| mul(load(a.add(i)), k0);
-                    let some = |i: usize, some: First| mul(load_some(a.add(i), some), k0);
-                    d.cast::<f32>().write(added::<UNIT_ELEMENTS>(n, |i| [at(i), at(i + LANES)], some));
-                }
-            }
-
-            /// Writes the sum of the squares of `k0·a + k1·b`, where `b` is a single element.
-            ///
-            /// The values that are squared are stored at `c`. Each product and each sum is rounded.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for a
-            /// fold of float32, with a single element at `b`. `c` points to space for `n` elements,
-            /// which overlaps no other operand and which no other code accesses. The processor has
-            /// these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn squares(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                b: *const u8,
-                c: *const u8,
-                k: &Constants,
-            ) {
-                if n == 0 {
-                    // SAFETY: `d` has space for one element (caller contract).
-                    return unsafe { d.cast::<f32>().write(0.0) };
-                }
-                let (a, c) = (a.cast::<f32>(), c.cast_mut().cast::<f32>());
-                let mut lanes = [all(0.0); 4];
-                let whole = n / RUN_ELEMENTS * RUN_ELEMENTS;
-                // SAFETY: `a` and `c` have `n` elements, `b` has one, and `d` space for one (caller
-                // contract); elements after the last full run are masked.
-                unsafe {
-                    let (k0, kb) = (all(k[0] as f32), all(*b.cast::<f32>() * k[1] as f32));
-                    for i in (0..whole).step_by(RUN_ELEMENTS) {
-                        for (j, lanes) in lanes.iter_mut().enumerate() {
-                            let i = i + j * LANES;
-                            let x = add(mul(load(a.add(i)), k0), kb);
-                            store(c.add(i), x);
-                            *lanes = add(*lanes, mul(x, x));
-                        }
-                    }
-                    for (j, lanes) in lanes.iter_mut().enumerate() {
-                        let at = whole + j * LANES;
-                        if at < n {
-                            let some = first((n - at).min(LANES));
-                            let x = add(mul(load_some(a.add(at), some), k0), kb);
-                            store_some(c.add(at), some, x);
-                            *lanes = add_some(*lanes, mul(x, x), some);
-                        }
-                    }
-                    d.cast::<f32>().write(sum_of(lanes));
-                }
-            }
-
-            /// Writes the sum of a row of `exp` of the elements at `a`.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`sum`].
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn sum_exp(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract).
-                unsafe { d.cast::<f32>().write(sum_exps(n, a.cast(), |x| x)) }
-            }
-
-            /// Writes the sum of a row of the results of [`exp_lin`].
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`sum`], and `b` has one element.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn sum_exp_lin(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                b: *const u8,
-                _: *const u8,
-                k: &Constants,
-            ) {
-                let a = a.cast::<f32>();
-                // SAFETY: `a` has `n` elements, `b` has one, and `d` space for one (caller
-                // contract).
-                unsafe {
-                    let (k0, kb) = (all(k[0] as f32), all(*b.cast::<f32>() * k[1] as f32));
-                    let sum = match k[0] == 1.0 {
-                        true => sum_exps(n, a, |x| add(x, kb)),
-                        false => sum_exps(n, a, |x| add(mul(x, k0), kb)),
-                    };
-                    d.cast::<f32>().write(sum);
-                }
-            }
-
             /// Returns the sum of `exp(of(x))` for the elements `x` of the row at `a`.
             ///
             /// # Safety
@@ -423,27 +323,24 @@ macro_rules! loops {
                 }
             }
 
-            /// Writes the maximum or minimum of a row.
+            /// Returns the maximum or minimum of the row at `x`.
             ///
             /// Without NaN, the result does not depend on the order, except for the sign of 0. If
             /// there is a NaN, or the result is 0, the row is folded again in the documented order.
             ///
             /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for a
-            /// fold of float32; the processor has these features.
+            /// `x` points to `n` elements; the processor has these features.
             #[target_feature(enable = $features)]
             #[inline]
             unsafe fn extreme<M: CombineOp<M = f32, T = f32>>(
                 n: usize,
-                d: *mut u8,
-                a: *const u8,
+                x: *const f32,
                 two: impl Fn(V, V) -> V,
-            ) {
-                let x = a.cast::<f32>();
+            ) -> f32 {
                 let (mut most, mut found) = ([all(M::IDENTITY); 4], no_nans());
                 let (runs, whole) = (n / RUN_ELEMENTS * RUN_ELEMENTS, n / LANES * LANES);
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract); elements
-                // after the last full vector are masked.
+                // SAFETY: `x` has `n` elements (caller contract); elements after the last full vector
+                // are masked.
                 unsafe {
                     for i in (0..runs).step_by(RUN_ELEMENTS) {
                         for (j, most) in most.iter_mut().enumerate() {
@@ -472,42 +369,8 @@ macro_rules! loops {
                         };
                         m = units::<UNIT_ELEMENTS>(n, unit, M::mix);
                     }
-                    d.cast::<f32>().write(m);
+                    m
                 }
-            }
-            /// Writes the maximum of a row.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for a
-            /// fold of float32; the processor has these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn most(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract).
-                unsafe { extreme::<Max<f32>>(n, d, a, |x, y| max(x, y)) }
-            }
-            /// Writes the minimum of a row.
-            ///
-            /// # Safety
-            /// The caller upholds the contract of [`SliceKernel`](super::super::SliceKernel) for a
-            /// fold of float32; the processor has these features.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn least(
-                n: usize,
-                d: *mut u8,
-                a: *const u8,
-                _: *const u8,
-                _: *const u8,
-                _: &Constants,
-            ) {
-                // SAFETY: `a` has `n` elements, and `d` space for one (caller contract).
-                unsafe { extreme::<Min<f32>>(n, d, a, |x, y| min(x, y)) }
             }
         }
     };

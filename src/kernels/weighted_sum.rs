@@ -80,7 +80,7 @@ for_each_isa! {
 #[cfg(target_arch = "x86_64")]
 mod stream {
     use super::*;
-    use crate::kernels::elementwise::{PiecewiseLoop, run_streaming_256, run_streaming_512};
+    use crate::kernels::elementwise::{PiecewiseLoop, run_streaming};
 
     struct StreamedTerms<'a, K>(&'a [*const u8; MAX_TERMS], &'a TermFactors, PhantomData<K>);
     impl<K: WeightedSumLoop> PiecewiseLoop for StreamedTerms<'_, K> {
@@ -92,34 +92,11 @@ mod stream {
             unsafe { K::run(first, n, to, self.0, self.1) }
         }
     }
-    /// Computes a weighted sum with non-temporal AVX-512 stores.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`WeightedSumKernel`]; the processor has these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    pub(super) unsafe fn avx512<K: WeightedSumLoop>(
-        n: usize,
-        dst: *mut u8,
-        x: &[*const u8; MAX_TERMS],
-        k: &TermFactors,
-    ) {
-        // SAFETY: the terms and `dst` have `n` elements (caller contract).
-        unsafe { run_streaming_512(n, dst, &StreamedTerms::<K>(x, k, PhantomData)) }
+    for_each_isa! {
+        mod streamed<K: WeightedSumLoop>(n: usize, dst: *mut u8, x: &[*const u8; MAX_TERMS], k: &TermFactors) at L
+            => run_streaming::<_, L>(n, dst, &StreamedTerms::<K>(x, k, PhantomData));
     }
-    /// Computes a weighted sum with non-temporal AVX2 stores.
-    ///
-    /// # Safety
-    /// The caller upholds the contract of [`WeightedSumKernel`]; the processor has these features.
-    #[target_feature(enable = "avx2,fma,bmi2")]
-    pub(super) unsafe fn avx2<K: WeightedSumLoop>(
-        n: usize,
-        dst: *mut u8,
-        x: &[*const u8; MAX_TERMS],
-        k: &TermFactors,
-    ) {
-        // SAFETY: the terms and `dst` have `n` elements (caller contract).
-        unsafe { run_streaming_256(n, dst, &StreamedTerms::<K>(x, k, PhantomData)) }
-    }
+    pub(super) use streamed::{avx2, avx512};
 }
 
 fn pick<K: WeightedSumLoop>(how: KernelVariant) -> WeightedSumKernel {

@@ -9,7 +9,9 @@
 //! these arrays in registers.
 
 use super::{GemmSizes, MatMut, MatRef};
-use std::arch::x86_64::*;
+use crate::kernels::simd_vec::avx512::{
+    First, V as Vector, add, all, fma, load, load_some, store, store_some,
+};
 
 /// The maximum k: the number of terms of the sum in each element of the result.
 pub(super) const MAX_TERMS: usize = 64;
@@ -89,12 +91,12 @@ unsafe fn column_strip(s: GemmSizes, c: MatMut<f32>, a: MatRef<f32>, b: MatRef<f
 /// The loaded lanes are readable memory.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
 #[inline]
-unsafe fn load<const V: usize>(at: *const f32, mask: __mmask16) -> __m512 {
+unsafe fn load_lanes<const V: usize>(at: *const f32, mask: First) -> Vector {
     // SAFETY: the loaded lanes are readable (caller contract).
     unsafe {
         match V {
-            TILE_VECTORS => _mm512_loadu_ps(at),
-            _ => _mm512_maskz_loadu_ps(mask, at),
+            TILE_VECTORS => load(at),
+            _ => load_some(at, mask),
         }
     }
 }
@@ -113,23 +115,24 @@ unsafe fn tile<const R: usize, const V: usize>(
     (at, step): (*mut f32, isize),
     a: MatRef<f32>,
     b: MatRef<f32>,
-    mask: __mmask16,
+    mask: First,
     accumulate: bool,
 ) {
-    let mut sums = [[_mm512_setzero_ps(); V]; R];
+    let mut sums = [[all(0.0); V]; R];
     let (mut left, mut right) = (a.ptr, b.ptr);
     for _ in 0..k {
-        let mut row = [_mm512_setzero_ps(); V];
-        for (v, x) in row.iter_mut().enumerate() {
-            // SAFETY: vector `v` of a row of the right operand is readable, as far as the mask goes
-            // (caller contract).
-            *x = unsafe { load::<V>(right.wrapping_add(LANES * v), mask) };
-        }
-        for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: row `r` of the tile is a row of the left operand (caller contract).
-            let x = _mm512_set1_ps(unsafe { *left.wrapping_offset(r as isize * a.rs) });
-            for (sum, y) in sums.iter_mut().zip(row) {
-                *sum = _mm512_fmadd_ps(x, y, *sum);
+        let mut row = [all(0.0); V];
+        // SAFETY: vector `v` of a row of the right operand is readable, as far as the mask goes,
+        // and row `r` of the tile is a row of the left operand (caller contract).
+        unsafe {
+            for (v, x) in row.iter_mut().enumerate() {
+                *x = load_lanes::<V>(right.wrapping_add(LANES * v), mask);
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let x = all(*left.wrapping_offset(r as isize * a.rs));
+                for (sum, y) in sums.iter_mut().zip(row) {
+                    *sum = fma(x, y, *sum);
+                }
             }
         }
         (left, right) = (left.wrapping_offset(a.cs), right.wrapping_offset(b.rs));
@@ -140,10 +143,10 @@ unsafe fn tile<const R: usize, const V: usize>(
             // SAFETY: vector `v` of row `r` is within the tile, as far as the mask goes (caller
             // contract).
             unsafe {
-                let made = if accumulate { _mm512_add_ps(load::<V>(to, mask), *sum) } else { *sum };
+                let made = if accumulate { add(load_lanes::<V>(to, mask), *sum) } else { *sum };
                 match V {
-                    TILE_VECTORS => _mm512_storeu_ps(to, made),
-                    _ => _mm512_mask_storeu_ps(to, mask, made),
+                    TILE_VECTORS => store(to, made),
+                    _ => store_some(to, mask, made),
                 }
             }
         }

@@ -5,7 +5,6 @@ use super::values::{MemAccess, POSITION_SLOT};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::kernels;
 pub(crate) use crate::kernels::MergeStack;
-use std::alloc::Layout;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
@@ -18,7 +17,9 @@ pub(crate) const NUM_ACCUMULATORS: usize = 88;
 #[derive(Debug)]
 pub(crate) struct Scratch {
     /// The accumulators, followed by the registers.
-    memory: *mut u8,
+    memory: Vec<MaybeUninit<Page>>,
+    /// The address of the first accumulator.
+    start: *mut u8,
     /// The number of registers in `memory`.
     num_registers: usize,
     /// The number of registers of the programs that run now.
@@ -29,23 +30,23 @@ pub(crate) struct Scratch {
     buffers: Vec<CacheLine>,
 }
 
+/// The unit of accumulators and registers, which aligns them to pages.
+#[allow(dead_code, reason = "only its size and its alignment are used")]
+#[derive(Clone, Copy, Debug)]
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
 /// The unit of row buffers, which aligns them to cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct CacheLine(#[expect(dead_code, reason = "written and read by kernels")] [u8; 64]);
 
 impl Scratch {
-    /// The alignment of `memory`, in bytes: a page.
-    const ALIGN_BYTES: usize = 4096;
-    /// Returns the layout of memory with this many registers.
-    fn layout(registers: usize) -> Layout {
-        let bytes = registers * REGISTER_BYTES + NUM_ACCUMULATORS * ACCUMULATOR_BYTES;
-        Layout::from_size_align(bytes, Self::ALIGN_BYTES).expect("a few hundred KiB")
-    }
     /// Creates scratch memory that is empty.
     pub(crate) fn new() -> Scratch {
         Scratch {
-            memory: std::ptr::null_mut(),
+            memory: Vec::new(),
+            start: std::ptr::null_mut(),
             num_registers: 0,
             active_registers: 0,
             table: Vec::new(),
@@ -58,21 +59,19 @@ impl Scratch {
         if self.table.len() <= 2 * operands {
             self.table.resize(2 * operands + 1, std::ptr::null_mut());
         }
-        if self.memory.is_null() || self.num_registers < registers {
+        if self.memory.is_empty() || self.num_registers < registers {
             let n = registers.max(2 * self.num_registers).max(16);
-            let layout = Self::layout(n);
-            self.free();
-            // SAFETY: the layout is not empty, since it includes the accumulators.
-            self.memory = unsafe { std::alloc::alloc(layout) };
-            if self.memory.is_null() {
-                std::alloc::handle_alloc_error(layout);
-            }
+            let bytes = n * REGISTER_BYTES + NUM_ACCUMULATORS * ACCUMULATOR_BYTES;
+            // free the old memory first
+            self.memory = Vec::new();
+            self.memory.resize_with(bytes.div_ceil(size_of::<Page>()), MaybeUninit::uninit);
+            self.start = self.memory.as_mut_ptr().cast();
             self.num_registers = n;
         }
         self.active_registers = registers;
         for r in 0..registers {
             self.table[r] =
-                self.memory.wrapping_add(NUM_ACCUMULATORS * ACCUMULATOR_BYTES + r * REGISTER_BYTES);
+                self.start.wrapping_add(NUM_ACCUMULATORS * ACCUMULATOR_BYTES + r * REGISTER_BYTES);
         }
     }
     /// Returns scratch memory of this many bytes, for some rows of intermediate values.
@@ -81,13 +80,13 @@ impl Scratch {
     /// have to wait for an earlier store to the same offset of another page. Softmax was 1.15x
     /// slower with scratch memory that started at a page boundary.
     pub(crate) fn reserve_buffers(&mut self, bytes: usize) -> *mut u8 {
-        let page = Self::ALIGN_BYTES / size_of::<CacheLine>();
+        let page = size_of::<Page>() / size_of::<CacheLine>();
         let cache_lines = bytes.div_ceil(size_of::<CacheLine>()) + page;
         if self.buffers.len() < cache_lines {
             self.buffers.resize(cache_lines, CacheLine([0; 64]));
         }
         let first: *mut u8 = self.buffers.as_mut_ptr().cast();
-        let ahead = (Self::ALIGN_BYTES / 2).wrapping_sub(first.addr()) % Self::ALIGN_BYTES;
+        let ahead = (size_of::<Page>() / 2).wrapping_sub(first.addr()) % size_of::<Page>();
         first.wrapping_add(ahead)
     }
     /// Returns the registers, and two operand tables: for the current row and for the next one.
@@ -96,23 +95,10 @@ impl Scratch {
         let (now, begins) = tables.split_at_mut(operands);
         (registers, now, begins)
     }
-    /// Frees `memory`.
-    fn free(&mut self) {
-        if !self.memory.is_null() {
-            // SAFETY: `memory` was allocated with this layout, and nothing uses it any more: the
-            // caller replaces it or drops `self`.
-            unsafe { std::alloc::dealloc(self.memory, Self::layout(self.num_registers)) };
-        }
-    }
     /// Returns accumulator `k`.
     pub(crate) fn accumulator(&self, k: usize) -> *mut u8 {
         assert!(k < NUM_ACCUMULATORS, "sums nest as deep as the logarithm of their length");
-        self.memory.wrapping_add(k * ACCUMULATOR_BYTES)
-    }
-}
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        self.free();
+        self.start.wrapping_add(k * ACCUMULATOR_BYTES)
     }
 }
 
@@ -209,21 +195,6 @@ pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64)
     }
 }
 
-/// Runs the per-row code of a segment. Constants are written in the first row only.
-///
-/// # Safety
-/// The operands of that code in `table` satisfy the contracts of its kernels for `n` elements.
-#[inline(always)]
-unsafe fn run_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
-    for i in &s.row_code {
-        if first || i.srcs[0] != i.dst {
-            // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller
-            // contract).
-            unsafe { execute_instr(i, table, n) }
-        }
-    }
-}
-
 /// Runs a segment on elements `a..e` of a row; `table` has the addresses of the operands at `a`.
 ///
 /// # Safety
@@ -250,7 +221,10 @@ unsafe fn run_segment(
     // SAFETY: `table` has the operands of elements `a..e`, which are within their slots (caller
     // contract); a register has space for a tile, and no call is for more elements.
     unsafe {
-        run_row_code(s, table, t.tile_elements.min(e - a), first);
+        // constants are written in the first row only
+        for i in s.row_code.iter().filter(|i| first || i.srcs[0] != i.dst) {
+            execute_instr(i, table, t.tile_elements.min(e - a));
+        }
         loop {
             let n = (e - at).min(size);
             execute_steps(&s.tile_code, table, n);
@@ -460,18 +434,18 @@ pub(crate) unsafe fn run_tile_into(
     let result = t.boxes[0].segments[0].result as usize;
     // compute the value in `to` instead of its register, if `to` is also large and aligned enough
     // for the intermediate values of that register
-    if result < t.num_registers as usize && to.addr().is_multiple_of(REGISTER_BYTES) {
-        let register = std::mem::replace(&mut scratch.table[result], to);
-        // SAFETY: `to` is aligned like a register, so it has space for one; the caller upholds the
-        // contract of `run_tile`.
-        unsafe { run_tile(t, base, x, n, scratch) };
-        scratch.table[result] = register;
-        return;
-    }
-    // SAFETY: the caller upholds the contract of `run_tile`; `to` has space for `n` elements, which
-    // overlaps neither an operand nor a register, so not the value either (caller contract).
+    let in_place = result < t.num_registers as usize && to.addr().is_multiple_of(REGISTER_BYTES);
+    // SAFETY: the caller upholds the contract of `run_tile`. If `to` is aligned like a register, it
+    // has space for one; otherwise it has space for `n` elements, which overlaps neither an operand
+    // nor a register, so not the value either (caller contract).
     unsafe {
-        let v = run_tile(t, base, x, n, scratch);
-        std::ptr::copy_nonoverlapping(v, to, (n * size) as usize);
+        if in_place {
+            let register = std::mem::replace(&mut scratch.table[result], to);
+            run_tile(t, base, x, n, scratch);
+            scratch.table[result] = register;
+        } else {
+            let v = run_tile(t, base, x, n, scratch);
+            std::ptr::copy_nonoverlapping(v, to, (n * size) as usize);
+        }
     }
 }

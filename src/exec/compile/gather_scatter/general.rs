@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 /// # Safety
 /// `p` points to an integer of type `dtype`.
 #[inline(always)]
-pub(super) unsafe fn read_index(p: *const u8, dtype: DType) -> i64 {
+pub(crate) unsafe fn read_index(p: *const u8, dtype: DType) -> i64 {
     // SAFETY: `p` points to an integer of this type (caller contract).
     unsafe {
         match dtype {
@@ -396,15 +396,16 @@ impl ScatterTarget {
 /// `to` points to space for `n` such elements, which no other thread reads or writes.
 #[inline(always)]
 pub(super) unsafe fn fill<T: ElementWord>(to: *mut u8, n: i64, st: i64, x: T) {
-    if st == size_of::<T>() as i64 {
-        // SAFETY: `to` has writable space for `n` elements (caller contract), which are
-        // contiguous because `st` is their size.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), n.max(0) as usize) };
-        return to.fill(MaybeUninit::new(x));
-    }
-    for i in 0..n {
-        // SAFETY: the element is one of `n` writable ones (caller contract).
-        unsafe { *to.wrapping_offset((i * st) as isize).cast::<T>() = x }
+    // SAFETY: `to` has writable space for `n` elements (caller contract), which are contiguous if
+    // `st` is their size.
+    unsafe {
+        if st == size_of::<T>() as i64 {
+            let to = std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), n.max(0) as usize);
+            return to.fill(MaybeUninit::new(x));
+        }
+        for i in 0..n {
+            *to.wrapping_offset((i * st) as isize).cast::<T>() = x;
+        }
     }
 }
 

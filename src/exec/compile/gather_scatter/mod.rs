@@ -24,6 +24,7 @@ use crate::core::DType;
 use crate::kernels::{IndexSpec, SliceKernel as Fun};
 use batched::BatchedRows;
 pub(crate) use bind::bind;
+pub(crate) use general::read_index;
 use method::RowMethod;
 
 /// An index operand of a gather or a scatter.

@@ -5,6 +5,7 @@
 //! by all workers.
 
 use crate::core::DType;
+use crate::exec::compile::gather_scatter::read_index;
 use crate::exec::compile::plan::{
     BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode, PrintKernel,
     WhileKernel,
@@ -282,19 +283,9 @@ impl Runner<'_> {
         let p = base[b.selector as usize];
         // SAFETY: `base` is valid (caller contract), and the selector's slot holds a scalar of type
         // `b.dtype`
-        let which = unsafe {
-            match b.dtype {
-                DType::Bool => i64::from(*p == 0),
-                DType::I8 => i64::from(*p.cast::<i8>()),
-                DType::I16 => i64::from(*p.cast::<i16>()),
-                DType::I64 => *p.cast::<i64>(),
-                DType::U8 => i64::from(*p),
-                DType::U16 => i64::from(*p.cast::<u16>()),
-                DType::U32 => i64::from(*p.cast::<u32>()),
-                DType::U64 => (*p.cast::<u64>()).min(i64::MAX as u64) as i64,
-                _ => i64::from(*p.cast::<i32>()),
-            }
-        };
+        let index = unsafe { read_index(p, b.dtype) };
+        // (the first arm is that of `true`)
+        let which = if b.dtype == DType::Bool { i64::from(index == 0) } else { index };
         let k = which.clamp(0, b.arms.len() as i64 - 1) as usize;
         // if an arm has no barrier, a worker could finish it and overwrite the index before all
         // workers have read it
