@@ -275,6 +275,18 @@ fn other_element_types_of_the_same_size() {
     }
 }
 
+/// A chain of rows may run its first matmul later. The memory of a donated operand is scratch only
+/// after that.
+#[test]
+fn operands_of_a_chain_of_rows_are_read_before_they_are_scratch() {
+    fn attention(x: &List, y: &List) -> List {
+        let weights = (einsum("hqd,hkd->hqk", [&y[0], &x[0]]) * 0.25).softmax(-1);
+        vec![einsum("hqk,hkd->hqd", [&weights, &y[1]]).sin().sum(1)]
+    }
+    let shape = [4, 128, 16];
+    check(attention, || (vec![noise(&shape, 1)], vec![noise(&shape, 2), noise(&shape, 3)]), &[None]);
+}
+
 fn heat(x: &Array) -> Array {
     let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
     x.at(ix![1..-1]).set(inner)
