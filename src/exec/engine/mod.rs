@@ -357,8 +357,10 @@ pub trait Executable: Send + Sync {
     /// Runs the program and records when each kernel ran.
     ///
     /// # Errors
-    /// The errors of [`call`](Executable::call), and [`ErrorKind::Unsupported`] if the engine
-    /// records no times. The lock-step and threads engines record them.
+    /// The errors of [`call`](Executable::call), and [`Unsupported`] if the engine records no
+    /// times. The lock-step and threads engines record them.
+    ///
+    /// [`Unsupported`]: crate::core::diagnostic::ErrorKind::Unsupported
     fn profile(&self, args: &mut [ArrayData]) -> Result<(Vec<ArrayData>, Timeline), Failure> {
         let _ = args;
         let fault = fault!(Unsupported, "the engine {} records no times", self.report().engine);
