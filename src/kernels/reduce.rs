@@ -217,7 +217,11 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
         let (whole, rest) = d.split_at_mut(runs * RUN_ELEMENTS);
         for (c, d) in whole.chunks_exact_mut(RUN_ELEMENTS).enumerate() {
             let r: [&[M::M; RUN_ELEMENTS]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN_ELEMENTS]>().add(c));
-            let sums: [M::M; RUN_ELEMENTS] = std::array::from_fn(|j| tree8::<M>(r.map(|r| r[j])));
+            // a loop, because `array::from_fn` is not always inlined, and then has the base level
+            let mut sums = [M::store(M::IDENTITY); RUN_ELEMENTS];
+            for (j, sum) in sums.iter_mut().enumerate() {
+                *sum = tree8::<M>(r.map(|r| r[j]));
+            }
             for (d, sum) in d.iter_mut().zip(sums) {
                 d.write(sum);
             }

@@ -129,10 +129,12 @@ impl RecentOp {
     }
     /// Returns the program for these operands.
     fn program(&self, key: &OpKey<'_>) -> Option<OpProgram> {
-        // most variants differ in the first literal
-        let first = key.literals().next();
-        let same = |v: &&LiteralVariant| {
-            v.literals.first().copied() == first && v.literals.iter().copied().eq(key.literals())
+        let mut literals = key.literals();
+        // most operations have at most one literal
+        let (first, second) = (literals.next(), literals.next());
+        let same = |v: &&LiteralVariant| match second {
+            None => v.literals.as_slice() == first.as_slice(),
+            Some(_) => v.literals.iter().copied().eq(key.literals()),
         };
         match (self.variants.iter().find(same), &self.generic) {
             (Some(v), _) => Some(OpProgram { program: v.program.clone(), literals_are_inputs: false }),
