@@ -46,6 +46,8 @@ pub(crate) struct RowConstraints<'c> {
     pub(crate) scatters: Vec<Option<ScatterRows>>,
     /// The values in whose memory matmuls are computed, by group.
     pub(crate) aliases: Vec<Option<Slot>>,
+    /// The last level at which each group may run, because a later one overwrites what it reads.
+    pub(crate) latest_levels: Vec<u32>,
     /// Returns true if a group must stay out of chains.
     pub(crate) is_excluded: &'c dyn Fn(usize) -> bool,
     /// Returns true if a group does not run, because its value is a view.
@@ -72,6 +74,7 @@ impl RowConstraints<'_> {
         RowConstraints {
             gathers: vec![None; n],
             scatters: vec![None; n],
+            latest_levels: vec![u32::MAX; n],
             aliases: (0..n).map(|k| g.matmul_alias(k, |_| true)).collect(),
             is_excluded: &|_| false,
             is_skipped: &|_| false,

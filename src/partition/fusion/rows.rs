@@ -55,9 +55,10 @@ pub(crate) fn fuse_rows(g: &mut FusionPlan<'_, '_>, constraints: &RowConstraints
         if taken[seed] {
             continue;
         }
-        let not = |k: usize| taken[k] || (constraints.is_excluded)(k);
-        let Some(chain) = rows.grow_chain(g, seed, (&readers, &matmuls), not) else { continue };
         let level = g.groups[seed].level;
+        let late = |k: usize| constraints.latest_levels[k] < level;
+        let not = |k: usize| taken[k] || (constraints.is_excluded)(k) || late(k);
+        let Some(chain) = rows.grow_chain(g, seed, (&readers, &matmuls), not) else { continue };
         for k in &chain.groups {
             g.groups[*k].level = level;
             taken[*k] = true;

@@ -5,7 +5,7 @@ use super::bind::{BoundGroup, GroupKernel};
 use super::planner::{PlanScope, Planner};
 use crate::exec::compile::arena::{self, AllocRequest, Allocation, FreeBlock};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::partition::fusion::RowFusion;
+use crate::partition::{Slot, fusion::RowFusion};
 use std::collections::HashSet;
 
 /// The owner of memory in the arena.
@@ -27,11 +27,13 @@ impl Planner {
         chains: &[RowFusion],
         bound: &mut [Option<BoundGroup>],
     ) -> usize {
-        let mut requests = self.value_requests(g, scope, chains, bound);
+        let last_reads = last_read_levels(g);
+        let mut requests = self.value_requests(g, scope, (chains, &last_reads), bound);
         requests.extend(nested_requests(g, bound));
         requests.extend(stage_requests(g, bound));
         let reuse = scope.reuse;
-        let spare: Vec<FreeBlock> = reuse.free_blocks.iter().map(|s| s.1).collect();
+        let free = |s: Slot| FreeBlock { bytes: g.program.value_bytes(s), free_after_level: last_reads[s] };
+        let spare: Vec<FreeBlock> = reuse.free_blocks.iter().map(|b| free(b.1)).collect();
         arena::assign_offsets(&spare, requests, |request, at| {
             let location = match at {
                 Allocation::Arena(at) => BufferLocation::Arena(at),
@@ -60,21 +62,13 @@ impl Planner {
         &self,
         g: &FusionPlan<'_, '_>,
         scope: &PlanScope<'_>,
-        chains: &[RowFusion],
+        (chains, last_reads): (&[RowFusion], &[u32]),
         bound: &[Option<BoundGroup>],
     ) -> Vec<AllocRequest<AllocOwner>> {
         let (flow, puts) = (g.program, &scope.reuse.scatter_chains);
         let in_scratch: HashSet<usize> = chains.iter().flat_map(|c| &c.scratch).map(|s| s.0).collect();
-        let mut last = vec![0u32; flow.values.len()];
-        for (k, item) in flow.ops.iter().enumerate() {
-            let level = g.op_level(k);
-            for s in item.sources() {
-                let root = flow.alias_root(s);
-                last[root] = last[root].max(level);
-            }
-        }
         let mut requests = Vec::new();
-        for (s, last) in last.iter().enumerate() {
+        for (s, last) in last_reads.iter().enumerate() {
             let Some(d) = g.defs[s] else { continue };
             let Some(group) = &bound[d.group] else { continue };
             let elsewhere = flow.alias_root(s) != s || puts.last_value(s) != s || in_scratch.contains(&s);
@@ -96,6 +90,19 @@ impl Planner {
         }
         requests
     }
+}
+
+/// Returns for each value the last level that reads it, 0 if none does.
+fn last_read_levels(g: &FusionPlan<'_, '_>) -> Vec<u32> {
+    let mut last = vec![0; g.program.values.len()];
+    for (k, item) in g.program.ops.iter().enumerate() {
+        let level = g.op_level(k);
+        for s in item.sources() {
+            let root = g.program.alias_root(s);
+            last[root] = level.max(last[root]);
+        }
+    }
+    last
 }
 
 /// Returns the requests of nested programs.

@@ -185,7 +185,7 @@ impl Planner {
             g,
             &self.locations[scope.base..],
             &bound,
-            &scope.reuse.scatter_chains,
+            scope.reuse,
         ));
         let levels = schedule(g, bound, scope.base);
         let plan = self.number_levels(levels, scope.in_loop);

@@ -14,7 +14,6 @@
 use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters};
 use super::{DonatedBuffer, DonationPurpose, ResultPlan};
 use crate::core::util::small_sort;
-use crate::exec::compile::arena::FreeBlock;
 use crate::exec::compile::fusion::{self, FusionGroup, FusionPlan, FusionRoot};
 use crate::exec::compile::ir::{AccessBox, BufferOp, BufferProgram, Carry};
 use crate::ir::program::Source;
@@ -41,8 +40,11 @@ pub(super) struct BufferReuse {
     pub(super) alternates: Vec<(usize, usize, usize)>,
     /// The scatters that share memory.
     pub(super) scatter_chains: ScatterChains,
-    /// The donated arguments that are scratch, as (index into `donated`, its memory).
-    pub(super) free_blocks: Vec<(usize, FreeBlock)>,
+    /// The donated arguments that are scratch after their last read, as (index into `donated`,
+    /// value).
+    pub(super) free_blocks: Vec<(usize, Slot)>,
+    /// The groups that must run before others, which overwrite what they read, as (earlier, later).
+    pub(super) run_before: Vec<(usize, usize)>,
 }
 
 /// A way to store a value in the memory of another one.
@@ -63,6 +65,8 @@ struct GroupOrder<'g, 'f, 'p> {
     plan: &'g mut FusionPlan<'f, 'p>,
     /// For each group, the groups that must run later.
     successors: Vec<Vec<usize>>,
+    /// The part of this order that does not follow from operands, as (earlier, later).
+    added: Vec<(usize, usize)>,
     /// True if the levels of groups may not satisfy the order yet.
     changed: bool,
 }
@@ -86,7 +90,7 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
                 printed = Some(*own);
             }
         }
-        GroupOrder { plan, successors, changed: false }
+        GroupOrder { plan, successors, added: Vec::new(), changed: false }
     }
     /// Returns true if group `a` is group `b`, or must run before it.
     fn reaches(&self, a: usize, b: usize) -> bool {
@@ -202,6 +206,7 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
         for r in before {
             self.changed |= self.plan.groups[*r].level >= self.plan.groups[maker].level;
             self.successors[*r].push(maker);
+            self.added.push((*r, maker));
         }
     }
     /// Raises the levels of groups to satisfy the order.
@@ -277,7 +282,7 @@ pub(super) fn assign_donated(
     donations.assign_results(outs, false);
     donations.order.update_levels();
     donations.assign_scratch();
-    donations.reuse
+    BufferReuse { run_before: donations.order.added, ..donations.reuse }
 }
 
 /// Returns the donated arguments whose memory may be written, by number.
@@ -371,12 +376,8 @@ impl DonationAssigner<'_, '_, '_> {
     /// Makes the other arguments scratch after their last read.
     fn assign_scratch(&mut self) {
         for k in (0..self.args.len()).filter(|k| !self.taken[*k]).collect::<Vec<usize>>() {
-            let plan = &self.order.plan;
-            let levels = self.readers[k].iter().map(|i| plan.groups[plan.op_groups[*i]].level);
-            let free_after_level = levels.max().unwrap_or(0);
-            let bytes = self.flow.value_bytes(self.slots[k]);
             let donation = self.take(k, DonationPurpose::Scratch);
-            self.reuse.free_blocks.push((donation, FreeBlock { bytes, free_after_level }));
+            self.reuse.free_blocks.push((donation, self.slots[k]));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Lifetimes are taken from the operations that run, not from the allocation requests.
 
-use super::{BufferLocation, ExecutionPlan, NodeKernel, bind::BoundGroup, scatter_chains::ScatterChains};
+use super::{BufferLocation, ExecutionPlan, NodeKernel, bind::BoundGroup, reuse::BufferReuse};
 use crate::core::util::small_sort;
 use crate::exec::compile::fusion::FusionPlan;
 use std::cmp::Reverse;
@@ -26,11 +26,11 @@ pub(super) fn lifetimes(
     g: &FusionPlan<'_, '_>,
     places: &[BufferLocation],
     bound: &[Option<BoundGroup>],
-    puts: &ScatterChains,
+    reuse: &BufferReuse,
 ) -> Vec<Lifetime> {
-    let flow = g.program;
+    let (flow, puts) = (g.program, &reuse.scatter_chains);
     let mut used: Vec<Option<(u32, u32)>> = vec![None; flow.values.len()];
-    let mut all = Vec::new();
+    let mut all: Vec<Lifetime> = (0..reuse.donated.len()).map(|d| donated_lifetime(g, reuse, d)).collect();
     for (k, item) in flow.ops.iter().enumerate() {
         let level = g.op_level(k);
         for s in item.sources().into_iter().chain(item.results()) {
@@ -50,6 +50,22 @@ pub(super) fn lifetimes(
     });
     all.extend(values);
     all
+}
+
+/// Returns the lifetime of a donated argument: up to its last read by groups other than those that
+/// store over it, which read each element before they write it.
+fn donated_lifetime(g: &FusionPlan<'_, '_>, reuse: &BufferReuse, donation: usize) -> Lifetime {
+    let (flow, buffer) = (g.program, &reuse.donated[donation]);
+    let value = flow.alias_root(flow.ins[buffer.arg]);
+    let results = reuse.in_donated.iter().filter(|x| x.1 == donation);
+    let written = results.filter_map(|x| g.defs[reuse.scatter_chains.first_value(x.0)].map(|d| d.group));
+    let alternates = reuse.alternates.iter().filter(|x| x.2 == donation).map(|x| g.op_groups[x.0]);
+    let writers: Vec<usize> = written.chain(alternates).collect();
+    let ops = flow.ops.iter().enumerate().filter(|(k, _)| !writers.contains(&g.op_groups[*k]));
+    let reads = ops.filter(|(_, op)| op.sources().iter().any(|s| flow.alias_root(*s) == value));
+    let last_level = reads.map(|(k, _)| g.op_level(k)).max().unwrap_or(0);
+    let location = BufferLocation::Donated(donation, 0);
+    Lifetime { location, bytes: buffer.bytes, first_level: 0, last_level }
 }
 
 /// Panics if two of these overlap, in memory and in levels.
