@@ -218,13 +218,11 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
         for (c, d) in whole.chunks_exact_mut(RUN_ELEMENTS).enumerate() {
             let r: [&[M::M; RUN_ELEMENTS]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN_ELEMENTS]>().add(c));
             // a loop, because `array::from_fn` is not always inlined, and then has the base level
-            let mut sums = [M::store(M::IDENTITY); RUN_ELEMENTS];
+            let mut sums = [MaybeUninit::uninit(); RUN_ELEMENTS];
             for (j, sum) in sums.iter_mut().enumerate() {
-                *sum = tree8::<M>(r.map(|r| r[j]));
+                sum.write(tree8::<M>(r.map(|r| r[j])));
             }
-            for (d, sum) in d.iter_mut().zip(sums) {
-                d.write(sum);
-            }
+            d.copy_from_slice(&sums);
         }
         for (j, d) in rest.iter_mut().enumerate() {
             d.write(tree8::<M>(r.map(|r| r[runs * RUN_ELEMENTS + j])));
