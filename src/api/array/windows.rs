@@ -490,8 +490,8 @@ fn check_groups(
     Ok(n)
 }
 
-/// Checks that the padding of a convolution is explicit if the array is dilated, and removes no more
-/// elements than there are.
+/// Checks that the padding of a convolution is explicit if the array is dilated, and removes no
+/// more elements than there are.
 fn check_conv_padding(
     options: &ConvOptions,
     windows: &[Window],
