@@ -92,14 +92,19 @@ fn public_traits(file: &SourceFile) -> Vec<Declared> {
         let at = if tokens[i + 2].is("$") { i + 3 } else { i + 2 };
         let all: Vec<Token> = tokens[i + 1..].iter().map(|t| (*t).clone()).collect();
         let item = &all[..item_end(&all, 0)];
-        let open = item.iter().position(|t| t.is("{")).unwrap_or(item.len());
+        // the macro `rule_traits!` writes `pub trait Rule: Sealed, sealed => Out: Bound {..}`
+        let ends =
+            |i: &usize| item[*i].is("{") || item[*i].is("=") && item.get(i + 1).is_some_and(|t| t.is(">"));
+        let open = (0..item.len()).find(ends).unwrap_or(item.len());
         found.push(Declared {
             name: tokens[at].text.clone(),
             place: format!("{}:{}", file.path, tokens[at].line),
             supertraits: outer_words(&item[..open]),
-            has_seal: item
-                .windows(2)
-                .any(|w| w[0].is("const") && w[1].is("SEAL") || w[0].is("seal") && w[1].is("!")),
+            has_seal: item.windows(2).any(|w| {
+                w[0].is("const") && w[1].is("SEAL")
+                    || w[0].is("seal") && w[1].is("!")
+                    || w[0].is(",") && w[1].is("sealed")
+            }),
         });
     }
     found

@@ -75,24 +75,18 @@ pub(crate) const fn first_mesh(of: &[Option<MeshInfo>]) -> Option<MeshInfo> {
     }
     None
 }
-/// A mesh that declares the axis `A`. `mesh!` implements it for each axis.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A mesh that declares the axis `A`. `mesh!` implements it for each axis.
     message = "`{A}` is not an axis of the mesh `{Self}`",
     label = "not an axis of `{Self}`",
     note = "an array is on one mesh: create it on the mesh that declares `{A}`",
-    note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`"
-)]
-pub trait HasAxis<A>: SealedOrDeclared {
-    seal!();
-}
-/// States that two axes of one mesh differ. `mesh!` implements it for every pair.
-#[diagnostic::on_unimplemented(
+    note = "in a `shard_map` over some axes, `PartialRegion<Pod, (X, Invariant)>` is `Pod.over(X)`",
+    pub trait HasAxis<A>: SealedOrDeclared, sealed {}
+    /// States that two axes of one mesh differ. `mesh!` implements it for every pair.
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
     label = "one axis, or axes of two meshes",
-    note = "in a generic function say that they differ: `A: MeshAxis + DistinctAxis<B>`"
-)]
-pub trait DistinctAxis<B>: SealedOrDeclared {
-    seal!();
+    note = "in a generic function say that they differ: `A: MeshAxis + DistinctAxis<B>`",
+    pub trait DistinctAxis<B>: SealedOrDeclared, sealed {}
 }
 
 /// The size of an axis that is given when the mesh is created: `mesh! { struct Pod { Data: ? } }`.
@@ -116,31 +110,25 @@ pub trait Shard: Distinct<Unsharded> + 'static {
     /// The mesh of the axes. `None` if there is no axis.
     const MESH: Option<MeshInfo>;
 }
-/// A sharding whose axes are all of the mesh `M`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A sharding whose axes are all of the mesh `M`.
     message = "`{Self}` are not axes of the mesh `{M}`",
     label = "not axes of `{M}`",
-    note = "an array is on one mesh: create it on the mesh that declares these axes"
-)]
-pub trait ShardOn<M>: Shard {
-    seal!();
-}
-impl<M> ShardOn<M> for Unsharded {
-    const SEAL: Seal = Seal;
-}
-impl<A: MeshAxis, M: HasAxis<A>> ShardOn<M> for A {
-    const SEAL: Seal = Seal;
-}
-/// Requires an unsharded dim.
-#[diagnostic::on_unimplemented(
+    note = "an array is on one mesh: create it on the mesh that declares these axes",
+    pub trait ShardOn<M>: Shard, sealed {
+        sealed [M] Unsharded: ShardOn<M>;
+        sealed [A: MeshAxis, M: HasAxis<A>] A: ShardOn<M>;
+    }
+    /// Requires an unsharded dim.
     message = "an array that is created in a `shard_map` body is unsharded, not sharded over `{Self}`",
     label = "each device creates the entire array",
-    note = "state the block's size: for `8@X` over two devices write `4`"
-)]
-pub trait NoShard: Shard {}
-impl NoShard for Unsharded {}
-/// Requires sharding over at least one axis.
-pub trait Split: Shard {}
+    note = "state the block's size: for `8@X` over two devices write `4`",
+    pub trait NoShard: Shard {
+        [] Unsharded: NoShard;
+    }
+    /// Requires sharding over at least one axis.
+    pub trait Split: Shard {}
+}
 impl Shard for Unsharded {
     type Parts = OneSide;
     const AXES: &'static [(&'static str, Option<usize>)] = &[];
@@ -164,27 +152,17 @@ macro_rules! split { ($($a:ident)+) => {
 split!(A B);
 split!(A B C);
 
-/// Requires two shardings without a common mesh axis.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Requires two shardings without a common mesh axis.
     message = "the shardings `{Self}` and `{S}` are not known to have no mesh axis in common",
     label = "a mesh axis shards only one dim of an array",
     note = "`reshard` one of the dims, so that the axis is used once",
-    note = "in a generic function: `A: MeshAxis + DistinctAxis<B>` for two axes, `A: Shard + Distinct<B>` for two shardings"
-)]
-pub trait Distinct<S>: SealedOrDeclared {
-    seal!();
-}
-impl<S: Shard> Distinct<S> for Unsharded {
-    const SEAL: Seal = Seal;
-}
-impl<A: MeshAxis> Distinct<Unsharded> for A {
-    const SEAL: Seal = Seal;
-}
-impl<A: MeshAxis, B: MeshAxis> Distinct<B> for A
-where
-    A: DistinctAxis<B>,
-{
-    const SEAL: Seal = Seal;
+    note = "in a generic function: `A: MeshAxis + DistinctAxis<B>` for two axes, `A: Shard + Distinct<B>` for two shardings",
+    pub trait Distinct<S>: SealedOrDeclared, sealed {
+        sealed [S: Shard] Unsharded: Distinct<S>;
+        sealed [A: MeshAxis] A: Distinct<Unsharded>;
+        sealed [A: MeshAxis, B: MeshAxis] A: Distinct<B> where [A: DistinctAxis<B>];
+    }
 }
 macro_rules! distinct {
     ($($a:ident)+; $($b:ident)+; $me:ty, $other:ty; $($x:ident $y:ident),+) => {

@@ -5,14 +5,18 @@
 //! know arrays, and atmesh does not know size arithmetic. Programs use this crate as
 //! `atmesh::typed`.
 
-/// Writes impls of rules that give one type: `[parameters] type: rule where [bounds] = result;`.
+/// Writes impls of rules: `[parameters] type: rule where [bounds] = result;`, without `= result`
+/// for traits that have no items.
 ///
 /// `hidden` keeps an impl out of rustc's suggestions. `sealed` gives it the constant of the type
 /// `Seal`.
 macro_rules! rules {
     ($out:ident: $($($mark:ident)* [$($parameter:tt)*] $ty:ty: $rule:path
         $(where [$($bound:tt)*])? = $result:ty;)*) => {$(
-        rules! { @ [$($mark)*] [] [] [$($parameter)*] [$rule] [$ty] [$($($bound)*)?] $out [$result] }
+        rules! { @ [$($mark)*] [] [] [$($parameter)*] [$rule] [$ty] [$($($bound)*)?] [type $out = $result;] }
+    )*};
+    ($($($mark:ident)* [$($parameter:tt)*] $ty:ty: $rule:path $(where [$($bound:tt)*])?;)*) => {$(
+        rules! { @ [$($mark)*] [] [] [$($parameter)*] [$rule] [$ty] [$($($bound)*)?] [] }
     )*};
     (@ [hidden $($mark:ident)*] [] $($rest:tt)*) => {
         rules! { @ [$($mark)*] [#[diagnostic::do_not_recommend]] $($rest)* }
@@ -21,21 +25,45 @@ macro_rules! rules {
         rules! { @ [] $attribute [const SEAL: crate::sealed::Seal = crate::sealed::Seal;] $($rest)* }
     };
     (@ [] [$($attribute:tt)*] [$($seal:tt)*] [$($parameter:tt)*] [$rule:path] [$ty:ty] [$($bound:tt)*]
-        $out:ident [$result:ty]) => {
+        [$($item:tt)*]) => {
         $($attribute)*
         impl<$($parameter)*> $rule for $ty
         where
             $($bound)*
         {
             $($seal)*
-            type $out = $result;
+            $($item)*
         }
     };
 }
 
+/// Declares traits of rules, each with rustc's messages for types that the rule rejects, at most
+/// one associated type (`=> Name: bound, "documentation"`), and its impls in the form of `rules!`.
+///
+/// `sealed` declares the constant that only this crate's impls can have.
+macro_rules! rule_traits {
+    ($(
+        $(#[$doc:meta])+
+        $(message = $message:literal, label = $label:literal, $(note = $note:literal,)*)?
+        pub trait $name:ident $(<$($parameter:ident $(: $bound:path)?),*>)?: $super:path $(, $sealed:ident)?
+            $(=> $out:ident: $of:path, $about:literal)? {$($rules:tt)*}
+    )*) => {$(
+        $(#[$doc])+
+        $(#[diagnostic::on_unimplemented(message = $message, label = $label $(, note = $note)*)])?
+        pub trait $name $(<$($parameter $(: $bound)?),*>)?: $super {
+            $(seal! { $sealed })?
+            $(
+                #[doc = $about]
+                type $out: $of;
+            )?
+        }
+        rules! { $($out:)? $($rules)* }
+    )*};
+}
+
 /// Declares the constant that only this crate's impls of a trait can have.
 macro_rules! seal {
-    () => {
+    ($(sealed)?) => {
         #[doc(hidden)]
         const SEAL: crate::sealed::Seal;
     };

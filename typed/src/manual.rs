@@ -137,25 +137,15 @@ blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD;] F W VE);
 blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE;] G X VF);
 blocks!([A P VA R::Empty; B Q VB VA; C S VC VB; D T VD VC; E U VE VD; F W VF VE; G X VG VF;] H Y VG);
 
-/// A dim that can be gathered over the devices along `A`: an axis, or several, major first.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A dim that can be gathered over the devices along `A`: an axis, or several, major first.
     message = "all_gather/all_to_all: a block's dim `{Self}` cannot be made longer along `{A}`",
-    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
-)]
-pub trait GatherDim<A>: DimType {
-    seal!();
-    /// The gathered dim.
-    type Out: DimType;
-}
-/// A dim that can be scattered over the devices along `A`.
-#[diagnostic::on_unimplemented(
+    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded",
+    pub trait GatherDim<A>: DimType, sealed => Out: DimType, "The gathered dim." {}
+    /// A dim that can be scattered over the devices along `A`.
     message = "psum_scatter/all_to_all: a block's dim `{Self}` cannot be cut along `{A}`",
-    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
-)]
-pub trait ScatterDim<A>: DimType {
-    seal!();
-    /// The dim of one device's block.
-    type Out: DimType;
+    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded",
+    pub trait ScatterDim<A>: DimType, sealed => Out: DimType, "The dim of one device's block." {}
 }
 macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)?) => {
     impl<Z: GathersOver<$along>, $($a: MeshAxis),*> GatherDim<$along> for TDim<Z> $(where $($x: DistinctAxis<$y>),*)? {
@@ -170,23 +160,15 @@ macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)
 along!([A] A);
 along!([A, B] (A, B), where A B);
 along!([A, B, C] (A, B, C), where A B A C B C);
-/// A shape whose dim `I` can be gathered along `A`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A shape whose dim `I` can be gathered along `A`.
     message = "all_gather/all_to_all: dim `{I}` of `{Self}` cannot be made longer along `{A}`",
-    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`"
-)]
-pub trait GatherAt<A, I>: Shape {
-    /// The shape of the result.
-    type Out: Shape;
-}
-/// A shape whose dim `I` can be scattered along `A`.
-#[diagnostic::on_unimplemented(
+    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`",
+    pub trait GatherAt<A, I>: Shape => Out: Shape, "The shape of the result." {}
+    /// A shape whose dim `I` can be scattered along `A`.
     message = "psum_scatter/all_to_all: dim `{I}` of `{Self}` cannot be cut along `{A}`",
-    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`"
-)]
-pub trait ScatterAt<A, I>: Shape {
-    /// The shape of the result.
-    type Out: Shape;
+    label = "name a dim that the block has, `D0`, and mesh axes, `X` or `(X, Y)`",
+    pub trait ScatterAt<A, I>: Shape => Out: Shape, "The shape of the result." {}
 }
 type Gathered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as GatherDim<A>>::Out>;
 type Scattered<S, A, I> = <S as DimAccess<I>>::Put<<<S as DimAccess<I>>::Dim as ScatterDim<A>>::Out>;

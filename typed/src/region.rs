@@ -139,17 +139,14 @@ cut_slots! {
     [A B C] (A, B, C): (A, Invariant, Invariant) => A, (B, C);
     [A B C] (A, B, C): (Invariant, Invariant, Invariant) => Unsharded, (A, B, C);
 }
-/// Axes of an out spec, with the axes `R` that shard the block's dim after them.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Axes of an out spec, with the axes `R` that shard the block's dim after them.
     message = "a dim cannot be sharded over `{Self}` and then `{R}`",
-    label = "a dim is sharded over at most three axes"
-)]
-pub trait Leading<R>: Shard {
-    seal!();
-    /// The axes of both.
-    type Joined: Shard;
+    label = "a dim is sharded over at most three axes",
+    pub trait Leading<R>: Shard, sealed => Joined: Shard, "The axes of both." {
+        sealed [R: Shard] Unsharded: Leading<R> = R;
+    }
 }
-rules! { Joined: sealed [R: Shard] Unsharded: Leading<R> = R; }
 macro_rules! leading { ($([$($a:ident)+] $first:ty, $rest:ty => $joined:ty;)*) => { $(
     impl<$($a: MeshAxis),+> Leading<$rest> for $first {
         const SEAL: Seal = Seal;

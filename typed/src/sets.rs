@@ -92,39 +92,25 @@ impl<S: Sets> Sets for GlobalSets<S> {
     const MESH: Option<MeshInfo> = S::MESH;
 }
 
-/// A mesh axis that can be added to the set `V` as varying.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A mesh axis that can be added to the set `V` as varying.
     message = "`{Self}` is not an axis of the mesh of this block, which varies over `{V}`",
     label = "expected an axis of the mesh whose `shard_map` this body belongs to",
     note = "mesh axes are types: `ppermute(X, ..)`, not `ppermute(\"X\", ..)`",
-    note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over the mesh of `{Self}`"
-)]
-pub trait AddAxis<V>: MeshAxis {
-    seal!();
-    /// The set with the axis added.
-    type Out: Sets;
-}
-/// A mesh axis that has a slot in the set `V`.
-pub trait SlotIn<V>: SealedOrDeclared {
-    seal!();
-    /// The slot.
-    type Slot: AxisSlot;
-}
-/// A mesh axis over which a value with the set `V` varies.
-pub trait Member<V>: MeshAxis {
-    seal!();
-    /// The set without the axis.
-    type Removed: Sets;
-}
-/// An axis along which a program for one device can communicate. No type implements this trait: it
-/// is the bound of the impls for sets outside of `shard_map`, and its message is theirs.
-#[diagnostic::on_unimplemented(
+    note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over the mesh of `{Self}`",
+    pub trait AddAxis<V>: MeshAxis, sealed => Out: Sets, "The set with the axis added." {}
+    /// A mesh axis that has a slot in the set `V`.
+    pub trait SlotIn<V>: SealedOrDeclared, sealed => Slot: AxisSlot, "The slot." {}
+    /// A mesh axis over which a value with the set `V` varies.
+    pub trait Member<V>: MeshAxis, sealed => Removed: Sets, "The set without the axis." {}
+    /// An axis along which a program for one device can communicate. No type implements this trait:
+    /// it is the bound of the impls for sets outside of `shard_map`, and its message is theirs.
     message = "a collective over mesh axis `{Self}` is for the body of a `shard_map`, and this array is outside of any",
     label = "outside of a `shard_map`",
     note = "outside, operations work on the whole array: `x.sum(D0)` sums over a dim, sharded or not, and `x.reshard(P![..])` moves data or makes an unreduced sum",
-    note = "in a body: `Pod.shard_map((x,), P![..], |(x,)| x.psum({Self}))`"
-)]
-pub trait InBody: MeshAxis {}
+    note = "in a body: `Pod.shard_map((x,), P![..], |(x,)| x.psum({Self}))`",
+    pub trait InBody: MeshAxis {}
+}
 macro_rules! outside_of_bodies { ($([$($g:ident)?] $sets:ty;)*) => { $(
     impl<A: InBody $(, $g)?> Member<$sets> for A { const SEAL: Seal = Seal; type Removed = (); }
     impl<A: InBody $(, $g)?> AddAxis<$sets> for A { const SEAL: Seal = Seal; type Out = (); }
@@ -185,16 +171,13 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
     type Unreduced = <B as Mark<A::Unreduced>>::Unreduced;
     type Reduced = <B as Mark<A::Reduced>>::Reduced;
 }
-/// A sharding whose axes can be marked as unreduced in the set `V`.
-pub trait UnreduceIn<V>: SealedOrDeclared {
-    seal!();
-    /// The set with the axes unreduced.
-    type Out: Sets;
-}
-rules! { Out:
-    sealed [V: Sets] Unsharded: UnreduceIn<V> = V;
-    sealed [V, A: MeshAxis + Mark<V>] A: UnreduceIn<V> = A::Unreduced;
-    sealed [V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>] (A, B): UnreduceIn<V> = B::Unreduced;
+rule_traits! {
+    /// A sharding whose axes can be marked as unreduced in the set `V`.
+    pub trait UnreduceIn<V>: SealedOrDeclared, sealed => Out: Sets, "The set with the axes unreduced." {
+        sealed [V: Sets] Unsharded: UnreduceIn<V> = V;
+        sealed [V, A: MeshAxis + Mark<V>] A: UnreduceIn<V> = A::Unreduced;
+        sealed [V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>] (A, B): UnreduceIn<V> = B::Unreduced;
+    }
 }
 impl<V, A: MeshAxis + Mark<V>, B: Mark<A::Unreduced>, C: Mark<B::Unreduced>> UnreduceIn<V> for (A, B, C) {
     const SEAL: Seal = Seal;
@@ -237,51 +220,29 @@ impl<V, A: Member<V>, B: Member<RemovedAxis<V, A>>, C: Member<RemovedAxis<Remove
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
 
-/// The result slot of two operands.
-/// Both may vary; an unreduced sum cannot be combined with anything.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The result slot of two operands.
+    /// Both may vary; an unreduced sum cannot be combined with anything.
     message = "this operation cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
     note = "`UnreducedSum<X>` is a sum over `X` that has not been made: make it with `reshard(P![..])`, which is an all-reduce or, with `X` on a dim, a reduce-scatter",
-    note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `ReducedSum` value"
-)]
-pub trait JoinSlot<B>: SealedOrDeclared {
-    seal!();
-    /// The slot of the result.
-    type Out: AxisSlot;
-}
-/// The rule of [`JoinSlot`] for sums and differences.
-#[diagnostic::on_unimplemented(
+    note = "`Invariant` is an axis over which the value is the same everywhere; two unreduced sums may be added, and one may be multiplied by a `ReducedSum` value",
+    pub trait JoinSlot<B>: SealedOrDeclared, sealed => Out: AxisSlot, "The slot of the result." {}
+    /// The rule of [`JoinSlot`] for sums and differences.
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be added to `{B}`",
     label = "`{Self}` meets `{B}`",
-    note = "two unreduced sums over the same axes may be added; make the sum first otherwise: `.reshard(P![..])`"
-)]
-pub trait AddSlot<B>: SealedOrDeclared {
-    seal!();
-    /// The slot of the result.
-    type Out: AxisSlot;
-}
-/// The rule of [`JoinSlot`] for elementwise products.
-#[diagnostic::on_unimplemented(
+    note = "two unreduced sums over the same axes may be added; make the sum first otherwise: `.reshard(P![..])`",
+    pub trait AddSlot<B>: SealedOrDeclared, sealed => Out: AxisSlot, "The slot of the result." {}
+    /// The rule of [`JoinSlot`] for elementwise products.
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be multiplied by `{B}`",
     label = "`{Self}` meets `{B}`",
-    note = "an unreduced value may be multiplied by one that is `ReducedSum` over the same axis; make the sum first otherwise: `.reshard(P![..])`"
-)]
-pub trait MulSlot<B>: SealedOrDeclared {
-    seal!();
-    /// The slot of the result.
-    type Out: AxisSlot;
-}
-/// The rule of [`JoinSlot`] for matrix products.
-#[diagnostic::on_unimplemented(
+    note = "an unreduced value may be multiplied by one that is `ReducedSum` over the same axis; make the sum first otherwise: `.reshard(P![..])`",
+    pub trait MulSlot<B>: SealedOrDeclared, sealed => Out: AxisSlot, "The slot of the result." {}
+    /// The rule of [`JoinSlot`] for matrix products.
     message = "a product of matrices cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
-    note = "in a body of `shard_map`, a `ReducedSum` value may be multiplied by a `ReducedSum` or an `UnreducedSum` one; make a sum first: `.psum(X)`"
-)]
-pub trait ProductSlot<B>: SealedOrDeclared {
-    seal!();
-    /// The slot of the result.
-    type Out: AxisSlot;
+    note = "in a body of `shard_map`, a `ReducedSum` value may be multiplied by a `ReducedSum` or an `UnreducedSum` one; make a sum first: `.psum(X)`",
+    pub trait ProductSlot<B>: SealedOrDeclared, sealed => Out: AxisSlot, "The slot of the result." {}
 }
 macro_rules! join { ($($t:ident)*) => { $(
     impl $t<Invariant> for Invariant { const SEAL: Seal = Seal; type Out = Invariant; }
@@ -350,29 +311,22 @@ rules! { Out:
     [W: OnlyReduced] GlobalSets<W>: ProductRhs<()> = ();
 }
 
-/// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
-///
-/// `V` must contain every axis over which the value varies.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
+    ///
+    /// `V` must contain every axis over which the value varies.
     message = "the body of a `shard_map` returns an array that is no block of its mesh: its sets are `{Self}`",
     label = "an array of outside, of another mesh, or an unreduced one",
-    note = "pass arrays of outside to `shard_map` as arguments, and return what the body computes from its blocks"
-)]
-pub trait CoveredBy<V>: Sealed {}
-/// The slot of a value that may leave a `shard_map`: empty, or an axis that the out spec names.
-#[diagnostic::on_unimplemented(
+    note = "pass arrays of outside to `shard_map` as arguments, and return what the body computes from its blocks",
+    pub trait CoveredBy<V>: Sealed {}
+    /// The slot of a value that may leave a `shard_map`: empty, or an axis that the out spec names.
     message = "this output still varies over mesh axis `{Self}`, which its out spec does not mention",
     label = "devices along `{Self}` hold different values, so there is no one global value",
-    note = "reduce it first (`.psum({Self})`), or name `{Self}` in the out spec of a dim, which puts the parts side by side"
-)]
-pub trait Mentioned<B>: SealedOrDeclared {
-    seal!();
-}
-impl<B> Mentioned<B> for Invariant {
-    const SEAL: Seal = Seal;
-}
-impl<A: MeshAxis> Mentioned<A> for A {
-    const SEAL: Seal = Seal;
+    note = "reduce it first (`.psum({Self})`), or name `{Self}` in the out spec of a dim, which puts the parts side by side",
+    pub trait Mentioned<B>: SealedOrDeclared, sealed {
+        sealed [B] Invariant: Mentioned<B>;
+        sealed [A: MeshAxis] A: Mentioned<A>;
+    }
 }
 
 /// The completeness of a value with these slots.

@@ -89,51 +89,42 @@ pub trait Shape: Sealed + 'static {
     const DIMS: &'static [DimInfo];
 }
 
-/// The shape of a scalar, which has no dims.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The shape of a scalar, which has no dims.
     message = "item: an array of shape `{Self}` is not a scalar",
     label = "this array has dims",
-    note = "make a scalar first: `x.sum(..).item()?`; `x.to_vec()?` returns all elements"
-)]
-pub trait ScalarShape: Shape {}
-impl ScalarShape for () {}
-/// A valid shape: each axis divides the dim that it shards, and shards only one dim.
-#[diagnostic::on_unimplemented(
+    note = "make a scalar first: `x.sum(..).item()?`; `x.to_vec()?` returns all elements",
+    pub trait ScalarShape: Shape {
+        [] (): ScalarShape;
+    }
+    /// A valid shape: each axis divides the dim that it shards, and shards only one dim.
     message = "`{Self}` is not a shape that an array can have",
-    label = "a mesh axis shards two of its dims, or does not divide one"
-)]
-pub trait Formed: Shape {}
-/// A shape whose dims are sharded over axes of the mesh `M` only.
-#[diagnostic::on_unimplemented(
+    label = "a mesh axis shards two of its dims, or does not divide one",
+    pub trait Formed: Shape {}
+    /// A shape whose dims are sharded over axes of the mesh `M` only.
     message = "an array of shape `{Self}` cannot be created on the mesh `{M}`",
-    label = "its dims must be sharded over axes of `{M}`"
-)]
-pub trait OnMesh<M>: Shape {
-    seal!();
-}
-/// A shape whose dims are all unsharded: that of an array created in a `shard_map` body.
-pub trait BlockShape: Shape {}
-/// A shape whose sizes are all known at compile time.
-#[diagnostic::on_unimplemented(
+    label = "its dims must be sharded over axes of `{M}`",
+    pub trait OnMesh<M>: Shape, sealed {}
+    /// A shape whose dims are all unsharded: that of an array created in a `shard_map` body.
+    pub trait BlockShape: Shape {}
+    /// A shape whose sizes are all known at compile time.
     message = "a size of `{Self}` is not known when compiling",
     label = "an array is made from nothing with sizes that are known",
-    note = "make it in the dynamic layer and state its type: `Array::zeros(..).typed::<T![..]>()?`"
-)]
-pub trait KnownShape: Shape {}
-/// A valid dim: its axes divide its size.
-pub trait FormedDim: DimType {}
-impl<Z: SplitsOver<S>, S: Shard> FormedDim for TDim<Z, S> {}
-impl FormedDim for Stretch {}
-
-/// Requires that no axis shards two of the dims.
-#[diagnostic::on_unimplemented(
+    note = "make it in the dynamic layer and state its type: `Array::zeros(..).typed::<T![..]>()?`",
+    pub trait KnownShape: Shape {}
+    /// A valid dim: its axes divide its size.
+    pub trait FormedDim: DimType {
+        [Z: SplitsOver<S>, S: Shard] TDim<Z, S>: FormedDim;
+        [] Stretch: FormedDim;
+    }
+    /// Requires that no axis shards two of the dims.
     message = "a mesh axis would shard two dims of one array: `{Self}`",
     label = "this would give `{Self}`",
     note = "an axis can shard only one dim of an array: `reshard` an operand first, so that the axis is used once",
     note = "(axes of different meshes cannot meet in one array either)",
-    note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + DistinctAxis<B>`"
-)]
-pub trait AxesOnce: Sealed {}
+    note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + DistinctAxis<B>`",
+    pub trait AxesOnce: Sealed {}
+}
 
 /// A dim number: `x.sum(D1)`.
 #[derive(Clone, Copy, Debug)]
@@ -191,31 +182,20 @@ pub trait DimAccess<I>: Shape {
     /// The shape without the dim.
     type Removed: Shape;
 }
-/// A shape into which a dim `Q` can be inserted at number `I`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A shape into which a dim `Q` can be inserted at number `I`.
     message = "`{Self}` cannot get a new dim number `{I}`",
-    label = "the new dim's number is at most the rank; shapes have up to eight dims"
-)]
-pub trait Insert<I, Q>: Shape {
-    seal!();
-    /// The longer shape.
-    type Out: Shape;
-}
-/// A shape to which a last dim `Q` can be appended.
-#[diagnostic::on_unimplemented(
+    label = "the new dim's number is at most the rank; shapes have up to eight dims",
+    pub trait Insert<I, Q>: Shape, sealed => Out: Shape, "The longer shape." {}
+    /// A shape to which a last dim `Q` can be appended.
     message = "`{Self}` cannot get a new last dim",
-    label = "shapes have up to eight dims"
-)]
-pub trait Push<Q>: Shape {
-    /// The longer shape.
-    type Out: Shape;
-}
-/// A dim number that is less than `J`.
-#[diagnostic::on_unimplemented(
+    label = "shapes have up to eight dims",
+    pub trait Push<Q>: Shape => Out: Shape, "The longer shape." {}
+    /// A dim number that is less than `J`.
     message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
-    label = "write the lesser number first"
-)]
-pub trait EarlierDim<J>: Sealed {}
+    label = "write the lesser number first",
+    pub trait EarlierDim<J>: Sealed {}
+}
 macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl EarlierDim<D<$j>> for D<$i> {} )*)* } }
 before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 [6 7] 6 [7]);
 /// A dim number other than `J`.

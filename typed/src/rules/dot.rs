@@ -21,31 +21,27 @@ where
     <TDim<Z, S1> as ContractTo<TDim<Z, S2>>>::Parts: Placed<TDim<Z, S1>>,
 {
 }
-/// A pair of contracted dims, with a stated result sharding.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A pair of contracted dims, with a stated result sharding.
     message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) have different sizes",
     label = "`{Self}` would be contracted with `{D2}`",
     note = "`matmul` and `dot` contract the last dim of the left operand with the last but one of the right; `einsum!` those with one letter that the result lacks",
     note = "give both dims one size, or turn an operand: `a.matmul(&b.t())`",
-    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
-)]
-pub trait ContractDimTo<D2>: Sealed {}
-impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {}
-/// A pair of batch dims: dims of both operands and of the result.
-///
-/// Their shardings must agree like those of contracted dims. The result has the left operand's dim.
-#[diagnostic::on_unimplemented(
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096",
+    pub trait ContractDimTo<D2>: Sealed {
+        [Z: Size, S1: Shard, S2: Shard] TDim<Z, S1>: ContractDimTo<TDim<Z, S2>>;
+    }
+    /// A pair of batch dims: dims of both operands and of the result.
+    ///
+    /// Their shardings must agree like those of contracted dims. The result has the left operand's
+    /// dim.
     message = "einsum: batch dims `{Self}` (left) and `{D2}` (right) have different sizes",
     label = "batch dims `{Self}` and `{D2}`",
-    note = "a letter that both operands and the result have stands for dims of one size: give them one size, or write another letter"
-)]
-pub trait BatchDimPair<D2>: Sealed {
-    /// The dim of the result.
-    type Out: DimType;
-}
-rules! { Out:
-    [Z: Size, S1: Shard, S2] TDim<Z, S1>: BatchDimPair<TDim<Z, S2>>
-        where [TDim<Z, S1>: ContractTo<TDim<Z, S2>>] = TDim<Z, S1>;
+    note = "a letter that both operands and the result have stands for dims of one size: give them one size, or write another letter",
+    pub trait BatchDimPair<D2>: Sealed => Out: DimType, "The dim of the result." {
+        [Z: Size, S1: Shard, S2] TDim<Z, S1>: BatchDimPair<TDim<Z, S2>>
+            where [TDim<Z, S1>: ContractTo<TDim<Z, S2>>] = TDim<Z, S1>;
+    }
 }
 
 /// The agreement of two dims of one size: which of them are sharded.
@@ -67,53 +63,37 @@ rules! { Parts:
 pub struct OneSide;
 /// The marker of a pair of dims that are sharded the same way: the product is a sum over devices.
 pub struct BothSides;
-/// Requires that the result sharding is unambiguous.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Requires that the result sharding is unambiguous.
     message = "matmul/einsum: both dims are `{D}`, so how to shard the result is ambiguous",
     label = "`{D}` would be contracted with `{D}`",
     note = "say how the result is sharded: `a.matmul_to(&b, P![_, _])` or `einsum!(\"..\", a, b, P![_, _])` adds the parts up on every device (all-reduce)",
-    note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)"
-)]
-pub trait Placed<D>: Sealed {}
-impl<D> Placed<D> for OneSide {}
-
-/// A pair of leading dims of `matmul`.
-#[diagnostic::on_unimplemented(
+    note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)",
+    pub trait Placed<D>: Sealed {
+        [D] OneSide: Placed<D>;
+    }
+    /// A pair of leading dims of `matmul`.
     message = "matmul: leading dims `{Self}` (left) and `{D2}` (right) must be the same, size and sharding",
     label = "`{Self}` meets `{D2}`",
-    note = "`reshard` one operand; or use `einsum!`, whose result takes the left operand's sharding"
-)]
-pub trait LeadingDim<D2>: Sealed {
-    /// The dim of the result.
-    type Out: DimType;
-}
-rules! { Out:
-    [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
-    hidden [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<Stretch> = TDim<Z, S>;
-    hidden [Z: Size, S: Shard] Stretch: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
-    hidden [] Stretch: LeadingDim<Stretch> = Stretch;
-}
-
-/// The shape of the right operand of `matmul`, for a left operand of shape `L`.
-#[diagnostic::on_unimplemented(
+    note = "`reshard` one operand; or use `einsum!`, whose result takes the left operand's sharding",
+    pub trait LeadingDim<D2>: Sealed => Out: DimType, "The dim of the result." {
+        [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
+        hidden [Z: Size, S: Shard] TDim<Z, S>: LeadingDim<Stretch> = TDim<Z, S>;
+        hidden [Z: Size, S: Shard] Stretch: LeadingDim<TDim<Z, S>> = TDim<Z, S>;
+        hidden [] Stretch: LeadingDim<Stretch> = Stretch;
+    }
+    /// The shape of the right operand of `matmul`, for a left operand of shape `L`.
     message = "matmul: shapes `{L}` and `{Self}` cannot be multiplied",
-    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
-)]
-pub trait MatmulRhs<L>: Sealed {
-    /// The shape of the product.
-    type Out: Shape;
+    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either",
+    pub trait MatmulRhs<L>: Sealed => Out: Shape, "The shape of the product." {}
 }
 /// The shape of the product of shapes `L` and `R`.
 pub type MatmulOf<L, R> = <R as MatmulRhs<L>>::Out;
-/// The shape of the right operand of `matmul_to`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The shape of the right operand of `matmul_to`.
     message = "matmul_to: shapes `{L}` and `{Self}` cannot be multiplied",
-    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
-)]
-pub trait MatmulToRhs<L, P>: Sealed {
-    seal!();
-    /// The shape of the product.
-    type Out: Shape;
+    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either",
+    pub trait MatmulToRhs<L, P>: Sealed, sealed => Out: Shape, "The shape of the product." {}
 }
 /// The shape of the product of shapes `L` and `R`, sharded as `P` says.
 pub type MatmulToOf<L, R, P> = <R as MatmulToRhs<L, P>>::Out;
@@ -163,10 +143,4 @@ macro_rules! matmul {
         matmul!([$($p)*] [$($a $b)*]);
     };
 }
-matmul!([P1 P2 P3 P4 P5 P6] []);
-matmul!([P1 P2 P3 P4 P5] [A1 B1]);
-matmul!([P1 P2 P3 P4] [A1 B1 A2 B2]);
-matmul!([P1 P2 P3] [A1 B1 A2 B2 A3 B3]);
-matmul!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4]);
-matmul!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
-matmul!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
+dim_pairs! { matmul [P1 P2 P3 P4 P5 P6] [] (A1 B1) (A2 B2) (A3 B3) (A4 B4) (A5 B5) (A6 B6) }

@@ -19,54 +19,28 @@ pub struct PairedDim<const I: usize, const J: usize>;
 /// the right operand's sharding.
 pub struct SwappedDim<const I: usize, const J: usize>;
 
-/// A dim of the result, picked from the operands.
-pub trait Pick<L, R>: Sealed {
-    /// The dim.
-    type Dim: DimType;
-}
-rules! { Dim:
-    [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: Pick<L, R> = L::Dim;
-    [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: Pick<L, R> = R::Dim;
-}
-impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pick<L, R> for PairedDim<I, J>
-where
-    L::Dim: BatchDimPair<R::Dim>,
-{
-    type Dim = <L::Dim as BatchDimPair<R::Dim>>::Out;
-}
-impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> Pick<L, R> for SwappedDim<I, J>
-where
-    L::Dim: BatchDimPair<R::Dim>,
-    R::Dim: BatchDimPair<L::Dim>,
-{
-    type Dim = <R::Dim as BatchDimPair<L::Dim>>::Out;
-}
-/// A dim of the result, with a stated result sharding.
-pub trait PickTo<L, R>: Sealed {
-    /// The dim, in any sharding.
-    type Dim: DimType;
-}
-rules! { Dim:
-    [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: PickTo<L, R> = L::Dim;
-    [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: PickTo<L, R> = R::Dim;
-}
-impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize> PickTo<L, R> for PairedDim<I, J>
-where
-    L::Dim: ContractDimTo<R::Dim>,
-{
-    type Dim = L::Dim;
-}
-
-/// The dims of the result.
-pub trait Outs<L, R>: Sealed {
-    /// The shape of the result.
-    type Out: Shape;
-}
-/// The dims of the result, sharded as `P` says.
-pub trait OutsTo<L, R, P>: Sealed {
-    seal!();
-    /// The shape of the result.
-    type Out: Shape;
+rule_traits! {
+    /// A dim of the result, picked from the operands.
+    pub trait Pick<L, R>: Sealed => Dim: DimType, "The dim." {
+        [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: Pick<L, R> = L::Dim;
+        [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: Pick<L, R> = R::Dim;
+        [L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize] PairedDim<I, J>: Pick<L, R>
+            where [L::Dim: BatchDimPair<R::Dim>] = <L::Dim as BatchDimPair<R::Dim>>::Out;
+        [L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize] SwappedDim<I, J>: Pick<L, R>
+            where [L::Dim: BatchDimPair<R::Dim>, R::Dim: BatchDimPair<L::Dim>]
+            = <R::Dim as BatchDimPair<L::Dim>>::Out;
+    }
+    /// A dim of the result, with a stated result sharding.
+    pub trait PickTo<L, R>: Sealed => Dim: DimType, "The dim, in any sharding." {
+        [L: DimAccess<D<I>>, R, const I: usize] LeftDim<I>: PickTo<L, R> = L::Dim;
+        [L, R: DimAccess<D<I>>, const I: usize] RightDim<I>: PickTo<L, R> = R::Dim;
+        [L: DimAccess<D<I>>, R: DimAccess<D<J>>, const I: usize, const J: usize] PairedDim<I, J>: PickTo<L, R>
+            where [L::Dim: ContractDimTo<R::Dim>] = L::Dim;
+    }
+    /// The dims of the result.
+    pub trait Outs<L, R>: Sealed => Out: Shape, "The shape of the result." {}
+    /// The dims of the result, sharded as `P` says.
+    pub trait OutsTo<L, R, P>: Sealed, sealed => Out: Shape, "The shape of the result." {}
 }
 macro_rules! outs { ($($o:ident)*) => {
     impl<L, R, $($o: Pick<L, R>),*> Outs<L, R> for ($($o,)*) where ($($o::Dim,)*): AxesOnce + Shape { type Out = ($($o::Dim,)*); }
@@ -124,23 +98,17 @@ impl<L, R, P, O: OutsTo<L, R, P>, C: ContractedPairsTo<L, R>> EinsumToRhs<L, O, 
     type Out = O::Out;
 }
 
-/// A pair of contracted dims that are sharded the same way, and the set `V` with their axes
-/// unreduced.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A pair of contracted dims that are sharded the same way, and the set `V` with their axes
+    /// unreduced.
     message = "einsum: dims `{Self}` (left) and `{D2}` (right) are not sharded the same way, so their product cannot be left unreduced",
     label = "`{Self}` would be contracted with `{D2}`",
-    note = "with `; U: X` in the spec, the dims that are contracted over X are sharded over X in both operands: `reshard` one of them, or leave out `; U: X`"
-)]
-pub trait PartialDim<D2, V>: Sealed {
-    seal!();
-    /// The set with the axes unreduced.
-    type Out: Sets;
-}
-rules! { Out: hidden sealed [Z, S: UnreduceIn<V>, V] TDim<Z, S>: PartialDim<TDim<Z, S>, V> = S::Out; }
-/// One pair of contracted dims of a product that is left unreduced.
-pub trait PartialPair<L, R, V>: Sealed {
-    /// The set `V` with the axes of the pair unreduced.
-    type Out: Sets;
+    note = "with `; U: X` in the spec, the dims that are contracted over X are sharded over X in both operands: `reshard` one of them, or leave out `; U: X`",
+    pub trait PartialDim<D2, V>: Sealed, sealed => Out: Sets, "The set with the axes unreduced." {
+        hidden sealed [Z, S: UnreduceIn<V>, V] TDim<Z, S>: PartialDim<TDim<Z, S>, V> = S::Out;
+    }
+    /// One pair of contracted dims of a product that is left unreduced.
+    pub trait PartialPair<L, R, V>: Sealed => Out: Sets, "The set `V` with the axes of the pair unreduced." {}
 }
 impl<L: DimAccess<D<I>>, R: DimAccess<D<J>>, V, const I: usize, const J: usize> PartialPair<L, R, V>
     for PairedDim<I, J>
@@ -186,18 +154,15 @@ impl<
 pub trait SummedOver<V> {}
 impl<V> SummedOver<V> for V {}
 
-/// The sets of an einsum of shapes `L` and `R` with a stated result sharding.
-///
-/// They are plain, or unreduced over the axes that shard contracted dims of both operands. `C` is
-/// the contracted pairs, `V` the sets that the operands' sets combine to.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The sets of an einsum of shapes `L` and `R` with a stated result sharding.
+    ///
+    /// They are plain, or unreduced over the axes that shard contracted dims of both operands. `C`
+    /// is the contracted pairs, `V` the sets that the operands' sets combine to.
     message = "einsum: an einsum of values with the sets `{V}` cannot leave its sum to this spec",
     label = "a product is left unreduced outside of `shard_map`, and then has plain operands",
-    note = "in a body of `shard_map`, leave out `; U: X`: the product varies over `X`, and `.psum(X)` makes the sum"
-)]
-pub trait EinsumSets<L, R, C, V>: Sealed {
-    /// The sets of the result.
-    type Out: Sets;
+    note = "in a body of `shard_map`, leave out `; U: X`: the product varies over `X`, and `.psum(X)` makes the sum",
+    pub trait EinsumSets<L, R, C, V>: Sealed => Out: Sets, "The sets of the result." {}
 }
 macro_rules! stated { ($($s:ident)*) => {
     #[diagnostic::do_not_recommend]

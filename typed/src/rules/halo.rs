@@ -3,17 +3,14 @@
 use crate::shape::{DimType, TDim};
 use crate::size::{KnownSize, Size, SizeAtMost, WithRim};
 
-/// A dim of a block that can get a rim of `K` elements on both sides.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A dim of a block that can get a rim of `K` elements on both sides.
     message = "halo: a dim `{Self}` cannot get a rim of `{K}` elements",
-    label = "a block's dims are unsharded, and the width of a rim is a number: `x.halo::<N![1], _, _>(D0, X)`"
-)]
-pub trait HaloDim<K>: DimType {
-    seal!();
-    /// The dim with its rim.
-    type Out: DimType;
+    label = "a block's dims are unsharded, and the width of a rim is a number: `x.halo::<N![1], _, _>(D0, X)`",
+    pub trait HaloDim<K>: DimType, sealed => Out: DimType, "The dim with its rim." {
+        hidden sealed [Z: Size, K: KnownSize] TDim<Z>: HaloDim<K> = TDim<WithRim<Z, K>>;
+    }
 }
-rules! { Out: hidden sealed [Z: Size, K: KnownSize] TDim<Z>: HaloDim<K> = TDim<WithRim<Z, K>>; }
 
 /// A dim with a rim.
 #[diagnostic::on_unimplemented(

@@ -140,14 +140,11 @@ impl<S: AllKept> ReduceDims<S> for Kept<RangeFull> {
         (0..rank).collect()
     }
 }
-/// A shape whose dims can all be kept at size 1.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A shape whose dims can all be kept at size 1.
     message = "`keep(..)` of all dims is for shapes of up to eight dims, not `{Self}`",
-    label = "not a shape of up to eight dims"
-)]
-pub trait AllKept: Shape {
-    /// The shape of the result.
-    type Out: Shape;
+    label = "not a shape of up to eight dims",
+    pub trait AllKept: Shape => Out: Shape, "The shape of the result." {}
 }
 macro_rules! kept { ($($d:ident $one:ident)*) => {
     impl<$($d: crate::shape::DimType),*> AllKept for ($($d,)*) { type Out = ($($one,)*); }

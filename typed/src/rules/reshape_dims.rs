@@ -18,7 +18,7 @@ pub trait Permute<P>: Shape {
     const ORDER: &'static [usize];
 }
 macro_rules! permute {
-    ($me:ty; $($d:ident $i:ident)*) => { permute!(@pairs $me; [$($d $i)*] [] $($i)*); };
+    ($($d:ident $i:ident)*) => { permute!(@pairs ($($d,)*); [$($d $i)*] [] $($i)*); };
     (@pairs $me:ty; $all:tt [$($x:ident $y:ident)*] $a:ident $($r:ident)+) => {
         permute!(@pairs $me; $all [$($x $y)* $($a $r)+] $($r)+);
     };
@@ -30,77 +30,60 @@ macro_rules! permute {
         }
     };
 }
-permute!((A,); A I);
-permute!((A, B); A I B J);
-permute!((A, B, C); A I B J C K);
-permute!((A, B, C, E); A I B J C K E L);
-permute!((A, B, C, E, F); A I B J C K E L F M);
-permute!((A, B, C, E, F, G); A I B J C K E L F M G O);
-permute!((A, B, C, E, F, G, H); A I B J C K E L F M G O H P);
-permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
+prefixes! { permute [A I] (B J) (C K) (E L) (F M) (G O) (H P) (T Q) }
 
-/// A dim of size 1, which `squeeze` can remove.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A dim of size 1, which `squeeze` can remove.
     message = "squeeze: dim `{Self}` cannot be taken away: its size is not 1",
-    label = "`squeeze` takes dims of size 1"
-)]
-pub trait UnitDim: DimType {}
-impl UnitDim for Stretch {}
-impl<S: Shard> UnitDim for TDim<Num<1>, S> {}
-
-/// A size to which a dim can be broadcast without an operand that has it.
-#[diagnostic::on_unimplemented(
+    label = "`squeeze` takes dims of size 1",
+    pub trait UnitDim: DimType {
+        [] Stretch: UnitDim;
+        [S: Shard] TDim<Num<1>, S>: UnitDim;
+    }
+    /// A size to which a dim can be broadcast without an operand that has it.
     message = "broadcast_to: the size `{Self}` is known only at run time, so an array must give it",
     label = "how large is `{Self}`?",
     note = "take the shape from an array `x` that has it: `.broadcast_like(&x)`",
     note = "elementwise operations repeat `~` and leading dims by themselves",
-    note = "where every size is known when compiling, the bound is `{Self}: KnownSize`"
-)]
-pub trait StatedSize: Size {}
-#[diagnostic::do_not_recommend]
-impl<S: KnownSize> StatedSize for S {}
-/// A shape to which arrays of shape `S` can be broadcast.
-#[diagnostic::on_unimplemented(
+    note = "where every size is known when compiling, the bound is `{Self}: KnownSize`",
+    pub trait StatedSize: Size {
+        hidden [S: KnownSize] S: StatedSize;
+    }
+    /// A shape to which arrays of shape `S` can be broadcast.
     message = "broadcast_to: an array of shape `{S}` cannot be broadcast to `{Self}`",
-    label = "its dims are the last dims of the new shape; `~` may become any unsharded dim, new dims are unsharded"
-)]
-pub trait BroadcastOf<S>: Shape {}
-/// A dim to which a dim `A` can be broadcast.
-#[diagnostic::on_unimplemented(
+    label = "its dims are the last dims of the new shape; `~` may become any unsharded dim, new dims are unsharded",
+    pub trait BroadcastOf<S>: Shape {}
+    /// A dim to which a dim `A` can be broadcast.
     message = "broadcast_to: a dim `{A}` cannot be broadcast to a dim `{Self}`",
-    label = "`{A}` stays as it is, sharding and all; `~` may become any unsharded dim"
-)]
-pub trait BroadcastDim<A>: DimType {}
-impl<Z: Size, S: Shard> BroadcastDim<TDim<Z, S>> for TDim<Z, S> {}
-impl<Z: StatedSize> BroadcastDim<Stretch> for TDim<Z> {}
-impl BroadcastDim<Stretch> for Stretch {}
-/// The shape of an array like which an array of shape `S` can be broadcast and sharded.
-#[diagnostic::on_unimplemented(
+    label = "`{A}` stays as it is, sharding and all; `~` may become any unsharded dim",
+    pub trait BroadcastDim<A>: DimType {
+        [Z: Size, S: Shard] TDim<Z, S>: BroadcastDim<TDim<Z, S>>;
+        [Z: StatedSize] TDim<Z>: BroadcastDim<Stretch>;
+        [] Stretch: BroadcastDim<Stretch>;
+    }
+    /// The shape of an array like which an array of shape `S` can be broadcast and sharded.
     message = "broadcast_like: an array of shape `{S}` cannot be broadcast to the shape `{Self}`",
     label = "its dims are the last dims of that shape, or `~`, and sharded alike or unsharded",
-    note = "insert a dim that is repeated: `.expand_dims(D1)`; `reshard` a dim that is sharded otherwise: `.reshard(P![..])`"
-)]
-pub trait BroadcastLike<S>: Shape {}
-#[diagnostic::do_not_recommend]
-impl<S, R: ZipRhs<S, Out: SameType<R>> + Shape> BroadcastLike<S> for R {}
-/// An unsharded dim.
-#[diagnostic::on_unimplemented(
+    note = "insert a dim that is repeated: `.expand_dims(D1)`; `reshard` a dim that is sharded otherwise: `.reshard(P![..])`",
+    pub trait BroadcastLike<S>: Shape {
+        hidden [S, R: ZipRhs<S, Out: SameType<R>> + Shape] R: BroadcastLike<S>;
+    }
+    /// An unsharded dim.
     message = "dim `{Self}` is sharded, and must be unsharded here",
     label = "expected an unsharded dim: one without `@axis`",
     note = "`reshard` first: `.reshard(P![..])` with `_` for this dim",
-    note = "or state the result of the untyped operation: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
-)]
-pub trait UnshardedDim: DimType {}
-impl<Z: Size> UnshardedDim for TDim<Z> {}
-impl UnshardedDim for Stretch {}
-/// A shape of unsharded dims.
-#[diagnostic::on_unimplemented(
+    note = "or state the result of the untyped operation: `x.then::<T![..]>(|x| ..)`, which is checked when it runs",
+    pub trait UnshardedDim: DimType {
+        [Z: Size] TDim<Z>: UnshardedDim;
+        [] Stretch: UnshardedDim;
+    }
+    /// A shape of unsharded dims.
     message = "a dim of `{Self}` is sharded, and must be unsharded here",
     label = "reshaping keeps no sharding by itself: how the new dims are sharded is open",
     note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
-    note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
-)]
-pub trait UnshardedShape: Shape {}
+    note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs",
+    pub trait UnshardedShape: Shape {}
+}
 
 macro_rules! broadcast {
     ([] [$($a:ident $b:ident)*]) => {

@@ -36,28 +36,19 @@ mod values {
 #[doc(hidden)]
 pub use values::*;
 
-/// A dim that can be sharded as `S` says.
-pub trait RespecDim<S>: Sealed {
-    seal!();
-    /// The dim of the result.
-    type Out: DimType;
-}
-rules! { Out:
-    sealed [Z: SplitsOver<S2>, S1, S2: Shard] TDim<Z, S1>: RespecDim<S2> = TDim<Z, S2>;
-    hidden sealed [Z: Size, S1: Shard] TDim<Z, S1>: RespecDim<KeptSharding> = TDim<Z, S1>;
-    hidden sealed [] Stretch: RespecDim<Unsharded> = Stretch;
-    hidden sealed [] Stretch: RespecDim<KeptSharding> = Stretch;
-}
-
-/// A spec for arrays of shape `S`: one entry for each dim.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A dim that can be sharded as `S` says.
+    pub trait RespecDim<S>: Sealed, sealed => Out: DimType, "The dim of the result." {
+        sealed [Z: SplitsOver<S2>, S1, S2: Shard] TDim<Z, S1>: RespecDim<S2> = TDim<Z, S2>;
+        hidden sealed [Z: Size, S1: Shard] TDim<Z, S1>: RespecDim<KeptSharding> = TDim<Z, S1>;
+        hidden sealed [] Stretch: RespecDim<Unsharded> = Stretch;
+        hidden sealed [] Stretch: RespecDim<KeptSharding> = Stretch;
+    }
+    /// A spec for arrays of shape `S`: one entry for each dim.
     message = "spec `{Self}` does not fit the dims of `{S}`",
     label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim",
-    note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays"
-)]
-pub trait Spec<S>: Sealed {
-    /// The shape with the sharding of the spec.
-    type Out: Shape;
+    note = "write it as `P![X, _]`; `p![\"X\", _]` is for untyped arrays",
+    pub trait Spec<S>: Sealed => Out: Shape, "The shape with the sharding of the spec." {}
 }
 macro_rules! respec { ($($d:ident $s:ident)*) => {
     impl<$($d: RespecDim<$s>, $s),*> Spec<($($d,)*)> for ($($s,)*)
@@ -132,18 +123,15 @@ macro_rules! marked { ($([$($a:ident)*] $axes:ty;)*) => { $(
 }
 marked! { [] (A,); [B] (A, B); }
 
-/// The sets of a product of shapes `L` and `R`, with a stated result sharding.
-///
-/// They are plain, or unreduced over the axes that shard both contracted dims. `V` is the sets that
-/// the operands' sets combine to.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The sets of a product of shapes `L` and `R`, with a stated result sharding.
+    ///
+    /// They are plain, or unreduced over the axes that shard both contracted dims. `V` is the sets
+    /// that the operands' sets combine to.
     message = "the product of `{L}` and `{R}` cannot be left unreduced so",
     label = "the unreduced axes are exactly those by which both contracted dims are sharded, alike",
-    note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
-)]
-pub trait ProductSets<L, R, V>: Sealed {
-    /// The sets of the result.
-    type Out: Sets;
+    note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`",
+    pub trait ProductSets<L, R, V>: Sealed => Out: Sets, "The sets of the result." {}
 }
 macro_rules! product { ($($s:ident)*) => {
     #[diagnostic::do_not_recommend]

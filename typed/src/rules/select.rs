@@ -15,20 +15,18 @@ use crate::size::Size;
 )]
 pub trait AlikeDim<D2> {}
 impl<D> AlikeDim<D> for D {}
-/// A pair of dims of two operands of `select`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A pair of dims of two operands of `select`.
     message = "select: dim `{Self}` of one operand and dim `{D2}` of another have different sizes",
     label = "`{Self}` meets `{D2}`",
-    note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give"
-)]
-pub trait SelectDim<D2>: Sealed {}
-impl<Z: Size, S1, S2> SelectDim<TDim<Z, S2>> for TDim<Z, S1> where TDim<Z, S1>: AlikeDim<TDim<Z, S2>> {}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> SelectDim<Stretch> for TDim<Z, S> {}
-#[diagnostic::do_not_recommend]
-impl<Z: Size, S: Shard> SelectDim<TDim<Z, S>> for Stretch {}
-#[diagnostic::do_not_recommend]
-impl SelectDim<Stretch> for Stretch {}
+    note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give",
+    pub trait SelectDim<D2>: Sealed {
+        [Z: Size, S1, S2] TDim<Z, S1>: SelectDim<TDim<Z, S2>> where [TDim<Z, S1>: AlikeDim<TDim<Z, S2>>];
+        hidden [Z: Size, S: Shard] TDim<Z, S>: SelectDim<Stretch>;
+        hidden [Z: Size, S: Shard] Stretch: SelectDim<TDim<Z, S>>;
+        hidden [] Stretch: SelectDim<Stretch>;
+    }
+}
 
 /// The shape of a value of `select`, next to a condition or another value of shape `L`.
 #[diagnostic::on_unimplemented(

@@ -51,37 +51,21 @@ impl WindowPadding for SameWindows {
     const IS_SAME: bool = true;
 }
 
-/// A shape, as the shape of windows: it gives the strides of 1 for its rank.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A shape, as the shape of windows: it gives the strides of 1 for its rank.
     message = "`{Self}` is not the shape of windows",
-    label = "write one size for each dim of the array, up to five: `S![1, 3]`"
-)]
-pub trait UnitStrides: Shape {
-    /// The strides.
-    type Ones: Shape;
-}
-
-/// A window size that fits into a dim of size `Z`.
-#[diagnostic::on_unimplemented(
+    label = "write one size for each dim of the array, up to five: `S![1, 3]`",
+    pub trait UnitStrides: Shape => Ones: Shape, "The strides." {}
+    /// A window size that fits into a dim of size `Z`.
     message = "windows of `{Self}` elements do not fit into a dim of size `{Z}`",
     label = "the size of the dim is a number, at least that of the window; windows have up to 32 elements",
     note = "windows that extend beyond the array fit any dim: `Strides::<S![..]>::same()`",
-    note = "for other sizes state the result: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
-)]
-pub trait FitsInto<Z>: Size {
-    seal!();
-    /// The number of positions: `Z` − `Self` + 1.
-    type Positions: Size;
-}
-/// A window size whose windows touch a dim of size `Z` at `Z` + `Self` − 1 positions.
-#[diagnostic::on_unimplemented(
+    note = "for other sizes state the result: `x.then::<T![..]>(|x| ..)`, which is checked when it runs",
+    pub trait FitsInto<Z>: Size, sealed => Positions: Size, "The number of positions: `Z` − `Self` + 1." {}
+    /// A window size whose windows touch a dim of size `Z` at `Z` + `Self` − 1 positions.
     message = "the number of windows of `{Self}` elements that touch a dim of size `{Z}` is not known when compiling",
-    label = "the size of the dim is a number; windows have up to 32 elements"
-)]
-pub trait Touches<Z>: Size {
-    seal!();
-    /// The number of positions.
-    type Positions: Size;
+    label = "the size of the dim is a number; windows have up to 32 elements",
+    pub trait Touches<Z>: Size, sealed => Positions: Size, "The number of positions." {}
 }
 rules! { Positions:
     sealed [Z: Size] Num<1>: FitsInto<Z> = Z;
@@ -103,17 +87,14 @@ macro_rules! window_sizes { ($($k:literal $less:literal)*) => { $(
 window_sizes!(2 1 3 2 4 3 5 4 6 5 7 6 8 7 9 8 10 9 11 10 12 11 13 12 14 13 15 14 16 15 17 16 18 17 19 18
     20 19 21 20 22 21 23 22 24 23 25 24 26 25 27 26 28 27 29 28 30 29 31 30 32 31);
 
-/// A stride that takes every `Self`-th of `Z` positions.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A stride that takes every `Self`-th of `Z` positions.
     message = "every `{Self}`-th of `{Z}` windows cannot be counted when compiling",
-    label = "a stride is a number from 1 to 16; with a stride above 1 the size of the dim is a number"
-)]
-pub trait StrideOver<Z>: Size {
-    seal!();
-    /// The number of windows: `Z` / `Self`, rounded up.
-    type Count: Size;
+    label = "a stride is a number from 1 to 16; with a stride above 1 the size of the dim is a number",
+    pub trait StrideOver<Z>: Size, sealed => Count: Size, "The number of windows: `Z` / `Self`, rounded up." {
+        sealed [Z: Size] Num<1>: StrideOver<Z> = Z;
+    }
 }
-rules! { Count: sealed [Z: Size] Num<1>: StrideOver<Z> = Z; }
 macro_rules! strides { ($($s:literal $less:literal [$($p:literal)*];)*) => { $(
     #[diagnostic::do_not_recommend]
     impl<Z: AddSize<Num<$less>>> StrideOver<Z> for Num<$s>
@@ -132,15 +113,12 @@ strides! {
     12 11 [2 2 3]; 13 12 [13]; 14 13 [2 7]; 15 14 [3 5]; 16 15 [2 2 2 2];
 }
 
-/// A dim that windows `K` move over with stride `S`, padded as `P` says. It keeps its sharding.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A dim that windows `K` move over with stride `S`, padded as `P` says. It keeps its sharding.
     message = "windows `{K}` do not move over a dim `{Self}` with stride `{S}`",
     label = "windows and strides are unsharded sizes: `S![3, 3]`",
-    note = "the window's own dims are unsharded: `reshard` the filter"
-)]
-pub trait WindowDim<K, S, P>: DimType {
-    /// The dim of the result.
-    type Out: DimType;
+    note = "the window's own dims are unsharded: `reshard` the filter",
+    pub trait WindowDim<K, S, P>: DimType => Out: DimType, "The dim of the result." {}
 }
 impl<Z: Size, A: Shard, K: FitsInto<Z>, S: StrideOver<K::Positions>> WindowDim<TDim<K>, TDim<S>, ValidWindows>
     for TDim<Z, A>
@@ -160,23 +138,15 @@ rules! { Out:
         where [K::Positions: SplitsOver<A>] = TDim<K::Positions, A>;
 }
 
-/// A shape that windows of shape `W` move over: one window size and one stride for each dim.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A shape that windows of shape `W` move over: one window size and one stride for each dim.
     message = "windows of shape `{W}` with strides `{St}` do not move over `{Self}`",
-    label = "give one window size for each dim, `1` where a window is one element, and as many strides"
-)]
-pub trait WindowShape<W, St, P>: Shape {
-    /// The shape of the result.
-    type Out: Shape;
-}
-/// A shape whose last dims windows of shape `W` move over.
-#[diagnostic::on_unimplemented(
+    label = "give one window size for each dim, `1` where a window is one element, and as many strides",
+    pub trait WindowShape<W, St, P>: Shape => Out: Shape, "The shape of the result." {}
+    /// A shape whose last dims windows of shape `W` move over.
     message = "pooling: windows of shape `{W}` with strides `{St}` do not move over the last dims of `{Self}`",
-    label = "give a window size for each of the last dims, and as many strides; up to three dims"
-)]
-pub trait PoolShape<W, St, P>: Shape {
-    /// The shape of the result.
-    type Out: Shape;
+    label = "give a window size for each of the last dims, and as many strides; up to three dims",
+    pub trait PoolShape<W, St, P>: Shape => Out: Shape, "The shape of the result." {}
 }
 macro_rules! windows { ($($d:ident $k:ident $s:ident)*) => {
     impl<$($d: DimType),*> UnitStrides for ($($d,)*) { type Ones = ($(windows!(@ $d),)*); }
@@ -220,15 +190,11 @@ pub trait ConvRhs<L, St, P>: Shape {
     /// The shape of the result: [batch, output features, ..].
     type Out: Shape;
 }
-/// The rule of [`ConvRhs`] with a stated result sharding `Q`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The rule of [`ConvRhs`] with a stated result sharding `Q`.
     message = "conv_to: a filter of shape `{Self}` does not fit an array of shape `{L}`",
-    label = "the array is [batch, features, ..], the filter [output features, features, ..], with one to three spatial dims"
-)]
-pub trait ConvToRhs<L, Q>: Shape {
-    seal!();
-    /// The shape of the result.
-    type Out: Shape;
+    label = "the array is [batch, features, ..], the filter [output features, features, ..], with one to three spatial dims",
+    pub trait ConvToRhs<L, Q>: Shape, sealed => Out: Shape, "The shape of the result." {}
 }
 type Ones = TDim<Num<1>>;
 macro_rules! conv { ($($d:ident $k:ident $s:ident $one:ident)*) => {

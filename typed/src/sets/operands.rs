@@ -2,7 +2,7 @@
 
 use super::{AxisSlot, GlobalSets, Invariant, ReducedSum, Sets, UnreducedSum};
 use crate::axis::MeshAxis;
-use crate::sealed::{Seal, Sealed};
+use crate::sealed::Sealed;
 
 /// Requires that no slot is an unreduced sum.
 #[diagnostic::on_unimplemented(
@@ -13,34 +13,33 @@ use crate::sealed::{Seal, Sealed};
 pub trait CompleteSets: Sets<Completeness = CompleteValue> {}
 impl CompleteSets for () {}
 impl<V: CompleteSets> CompleteSets for GlobalSets<V> {}
-/// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Sets of a value that operation `Op` takes: [`CompleteSets`], with a message that names `Op`.
     message = "`{Op}` needs a value, not a sum over a mesh axis that has not been made: the array is `{Self}`",
     label = "this array is unreduced: each device has only its part of the sum",
-    note = "make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`; `sum` and `+` of unreduced arrays need no such step"
-)]
-pub trait CompleteFor<Op>: CompleteSets {}
-#[diagnostic::do_not_recommend]
-impl<V: CompleteSets, Op> CompleteFor<Op> for V {}
-/// Requires a value that can be multiplied by a number.
-///
-/// Outside of `shard_map` it is not unreduced. In a body it is not reduced, but may be unreduced.
-#[diagnostic::on_unimplemented(
+    note = "make the sum first, by `reshard` to a plain spec: `x.reshard(P![_, _])`; `sum` and `+` of unreduced arrays need no such step",
+    pub trait CompleteFor<Op>: CompleteSets {
+        hidden [V: CompleteSets, Op] V: CompleteFor<Op>;
+    }
+    /// Requires a value that can be multiplied by a number.
+    ///
+    /// Outside of `shard_map` it is not unreduced. In a body it is not reduced, but may be
+    /// unreduced.
     message = "a number cannot scale a value with the sets `{Self}`",
     label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
     note = "make the sum first: `.reshard(P![..])`",
-    note = "or scale before the sum: multiply an operand of the product or of the sum by the number"
-)]
-pub trait ScalarSets: Sets {}
-impl ScalarSets for () {}
-#[diagnostic::do_not_recommend]
-impl<V: CompleteSets> ScalarSets for GlobalSets<V> {}
-/// A slot of a value that can be multiplied by a number in a body.
-pub trait ScalarSlot: AxisSlot {}
-impl ScalarSlot for Invariant {}
-#[diagnostic::do_not_recommend]
-impl<A: MeshAxis> ScalarSlot for A {}
-impl<A: MeshAxis> ScalarSlot for UnreducedSum<A> {}
+    note = "or scale before the sum: multiply an operand of the product or of the sum by the number",
+    pub trait ScalarSets: Sets {
+        [] (): ScalarSets;
+        hidden [V: CompleteSets] GlobalSets<V>: ScalarSets;
+    }
+    /// A slot of a value that can be multiplied by a number in a body.
+    pub trait ScalarSlot: AxisSlot {
+        [] Invariant: ScalarSlot;
+        hidden [A: MeshAxis] A: ScalarSlot;
+        [A: MeshAxis] UnreducedSum<A>: ScalarSlot;
+    }
+}
 /// A slot that is not an unreduced sum.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
@@ -76,69 +75,48 @@ impl Completeness for CompleteValue {
 impl Completeness for PartialSum {
     type And<B: Completeness> = PartialSum;
 }
-/// The completeness of a value whose elements can be converted as `K` says.
-///
-/// The conversions of the parts of an unreduced sum are parts of the converted sum only if both
-/// types are floating-point.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// The completeness of a value whose elements can be converted as `K` says.
+    ///
+    /// The conversions of the parts of an unreduced sum are parts of the converted sum only if both
+    /// types are floating-point.
     message = "a sum over a mesh axis that has not been made cannot be converted to or from whole numbers or `bool`",
     label = "the value is unreduced",
-    note = "a sum is rounded once, not each of its parts; make the sum first: `.reshard(P![..])`, in a body of `shard_map` `.psum(X)`"
-)]
-pub trait ConvertsAs<K>: Completeness {}
-impl<K> ConvertsAs<K> for CompleteValue {}
-#[diagnostic::do_not_recommend]
-impl<K: InexactConversion> ConvertsAs<K> for PartialSum {}
-/// A conversion from a floating-point type to another one, implemented by the crate that knows the
-/// element types.
-pub trait InexactConversion: Sealed {}
-/// The sets of positions in a value with these sets, as `argmax` gives: they have no cotangents, so
-/// none of them is reduced.
-pub trait PositionSets: Sets {
-    /// The sets of the positions.
-    type Out: Sets;
-}
-rules! { Out:
-    [] (): PositionSets = ();
-    [V: Sets] GlobalSets<V>: PositionSets = ();
-}
-/// The rule of [`PositionSets`] for one slot.
-pub trait PositionSlot: AxisSlot {
-    /// The slot of the positions.
-    type Out: AxisSlot;
-}
-rules! { Out:
-    [] Invariant: PositionSlot = Invariant;
-    [A: MeshAxis] A: PositionSlot = A;
-    [A: MeshAxis] ReducedSum<A>: PositionSlot = Invariant;
-    [A: MeshAxis] UnreducedSum<A>: PositionSlot = Invariant;
-}
-/// Requires slots that are all reduced or empty.
-pub trait OnlyReduced: Sets {}
-/// A slot that is reduced or empty.
-#[diagnostic::on_unimplemented(
+    note = "a sum is rounded once, not each of its parts; make the sum first: `.reshard(P![..])`, in a body of `shard_map` `.psum(X)`",
+    pub trait ConvertsAs<K>: Completeness {
+        [K] CompleteValue: ConvertsAs<K>;
+        hidden [K: InexactConversion] PartialSum: ConvertsAs<K>;
+    }
+    /// A conversion from a floating-point type to another one, implemented by the crate that knows
+    /// the element types.
+    pub trait InexactConversion: Sealed {}
+    /// The sets of positions in a value with these sets, as `argmax` gives: they have no
+    /// cotangents, so none of them is reduced.
+    pub trait PositionSets: Sets => Out: Sets, "The sets of the positions." {
+        [] (): PositionSets = ();
+        [V: Sets] GlobalSets<V>: PositionSets = ();
+    }
+    /// The rule of [`PositionSets`] for one slot.
+    pub trait PositionSlot: AxisSlot => Out: AxisSlot, "The slot of the positions." {
+        [] Invariant: PositionSlot = Invariant;
+        [A: MeshAxis] A: PositionSlot = A;
+        [A: MeshAxis] ReducedSum<A>: PositionSlot = Invariant;
+        [A: MeshAxis] UnreducedSum<A>: PositionSlot = Invariant;
+    }
+    /// Requires slots that are all reduced or empty.
+    pub trait OnlyReduced: Sets {}
+    /// A slot that is reduced or empty.
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be an operand of a product of matrices",
     label = "the value is unreduced",
-    note = "make the sum first: `.reshard(P![..])`"
-)]
-pub trait ReducedSlot: AxisSlot {
-    seal!();
-}
-impl ReducedSlot for Invariant {
-    const SEAL: Seal = Seal;
-}
-impl<A: MeshAxis> ReducedSlot for ReducedSum<A> {
-    const SEAL: Seal = Seal;
-}
-/// The sets of cotangents: unreduced and reduced are exchanged.
-pub trait Dual: Sets {
-    /// The sets of the cotangent.
-    type Cotangent: Sets;
-}
-/// The slot of cotangents.
-pub trait DualSlot: AxisSlot {
-    /// The slot of the cotangent.
-    type Cotangent: AxisSlot;
+    note = "make the sum first: `.reshard(P![..])`",
+    pub trait ReducedSlot: AxisSlot, sealed {
+        sealed [] Invariant: ReducedSlot;
+        sealed [A: MeshAxis] ReducedSum<A>: ReducedSlot;
+    }
+    /// The sets of cotangents: unreduced and reduced are exchanged.
+    pub trait Dual: Sets => Cotangent: Sets, "The sets of the cotangent." {}
+    /// The slot of cotangents.
+    pub trait DualSlot: AxisSlot => Cotangent: AxisSlot, "The slot of the cotangent." {}
 }
 rules! { Cotangent:
     [] Invariant: DualSlot = Invariant;

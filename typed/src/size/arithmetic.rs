@@ -10,33 +10,25 @@ use crate::sealed::{Seal, Sealed};
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A size to which `B` can be added.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size to which `B` can be added.
     message = "the sum of the sizes `{Self}` and `{B}` is not known when compiling",
     label = "expected two numbers, whose sum has at most twelve digits",
     note = "a generic function has the sum as a further parameter: `A: AddSize<B, Out = C>, B: Size, C: Size`",
-    note = "for sizes that are known only at run time state the result: `x.then::<T![..]>(|x| ..)`"
-)]
-pub trait AddSize<B>: Size {
-    seal!();
-    /// The sum.
-    type Out: Size;
+    note = "for sizes that are known only at run time state the result: `x.then::<T![..]>(|x| ..)`",
+    pub trait AddSize<B>: Size, sealed => Out: Size, "The sum." {}
 }
 type SumNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Sum<DigitsOf<B>>>;
 rules! { Out:
     hidden sealed [A: Size + Decimal, B: Decimal] A: AddSize<B>
         where [SumNumber<A, B>: WholeNumber] = SumNumber<A, B>;
 }
-/// A size from which `B`, which is not larger, can be subtracted.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size from which `B`, which is not larger, can be subtracted.
     message = "a slice from `{B}` to `{Self}` is not known to have a size",
     label = "expected two numbers, the lesser one first",
-    note = "a generic function has the difference as a further parameter: `B: SubSize<A, Out = C>, A: Size, C: Size`"
-)]
-pub trait SubSize<B>: Size {
-    seal!();
-    /// The difference.
-    type Out: Size;
+    note = "a generic function has the difference as a further parameter: `B: SubSize<A, Out = C>, A: Size, C: Size`",
+    pub trait SubSize<B>: Size, sealed => Out: Size, "The difference." {}
 }
 /// The number `A` − `B`. [`TooLarge`](super::TooLarge) if it is below zero.
 pub(crate) type DifferenceNumber<A, B> = SizeOfDigits<<DigitsOf<A> as DigitList>::Difference<DigitsOf<B>>>;
@@ -68,21 +60,14 @@ impl<A: Size, B: Size> Size for SizeProduct<A, B> {
         B::show(f)
     }
 }
-/// A size that can be multiplied by `B`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size that can be multiplied by `B`.
     message = "the product of the sizes `{Self}` and `{B}` is not known when compiling",
     label = "expected two sizes that are not type parameters, and at most twelve digits",
-    note = "a generic function has the product as a further parameter: `A: MulSize<B, Out = C>, B: Size, C: Size`"
-)]
-pub trait MulSize<B>: Size {
-    /// The product.
-    type Out: Size;
-}
-/// The rule that multiplies sizes of a kind by sizes of the kind `K`.
-pub trait MulImpl<K, A, B>: Sealed {
-    seal!();
-    /// The product.
-    type Out: Size;
+    note = "a generic function has the product as a further parameter: `A: MulSize<B, Out = C>, B: Size, C: Size`",
+    pub trait MulSize<B>: Size => Out: Size, "The product." {}
+    /// The rule that multiplies sizes of a kind by sizes of the kind `K`.
+    pub trait MulImpl<K, A, B>: Sealed, sealed => Out: Size, "The product." {}
 }
 rules! { Out:
     hidden [A: Size, B: Size] A: MulSize<B>
@@ -119,15 +104,11 @@ products!(names: Number * Symbol, Number * Composite, Named * Symbol, Named * Co
 products!(open: Number * Open, Named * Open, Symbol * Open, Composite * Open,
     Open * Number, Open * Named, Open * Symbol, Open * Composite, Open * Open,);
 
-/// A size that can be divided by `K`. The quotient is rounded up.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size that can be divided by `K`. The quotient is rounded up.
     message = "the size `{Self}` cannot be divided by `{K}` in types",
-    label = "expected a number, and a divisor from 1 to 16"
-)]
-pub trait DivideUp<K>: Size {
-    seal!();
-    /// The quotient.
-    type Out: Size;
+    label = "expected a number, and a divisor from 1 to 16",
+    pub trait DivideUp<K>: Size, sealed => Out: Size, "The quotient." {}
 }
 type QuotientNumber<Z, K> = SizeOfDigits<<K as Stride>::Quotient<DigitsOf<Z>>>;
 rules! { Out:

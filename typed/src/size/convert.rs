@@ -35,14 +35,11 @@ where
     type Size = SizeOfDigits<<UInt<U, B> as BinaryDigits>::Digits>;
 }
 
-/// A size with a known value, as a `typenum` integer.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size with a known value, as a `typenum` integer.
     message = "the size `{Self}` has no number that is known when compiling",
-    label = "expected a number or a named number"
-)]
-pub trait IntoTypenum: SealedOrDeclared {
-    /// The integer.
-    type Typenum: typenum::Unsigned;
+    label = "expected a number or a named number",
+    pub trait IntoTypenum: SealedOrDeclared => Typenum: typenum::Unsigned, "The integer." {}
 }
 macro_rules! table { ($($n:literal $u:ident)*) => { $(
     impl IntoTypenum for Num<$n> { type Typenum = typenum::consts::$u; }

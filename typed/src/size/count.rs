@@ -57,21 +57,17 @@ macro_rules! open { ($($kind:ty)*) => { $(
 )* } }
 open!(Number Named Symbol Composite Open);
 
-/// Sizes as nested pairs, `(A, (B, ()))`, whose product is known.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// Sizes as nested pairs, `(A, (B, ()))`, whose product is known.
     message = "reshape: the product of the sizes `{Self}` is not known in a generic function",
     label = "a size of the shape is a type parameter",
     note = "give the function a bound with the shapes before and after: `where S![B, 6]: ReshapesTo<S![B, 2, 3]>`",
-    note = "or use `.split_dim(..)` and `.merge_dims(..)`, which leave all other dims as they are"
-)]
-pub trait CountSizes: Sealed {
-    /// The product.
-    type Tally: TallyCount;
-}
-rules! { Tally:
-    [] (): CountSizes = Tally<Digit1<NoDigits>, ()>;
-    hidden [Z: Size, T: CountSizes] (Z, T): CountSizes
-        where [Z::Kind: CountImpl<Z, T::Tally>] = Counted<Z, T::Tally>;
+    note = "or use `.split_dim(..)` and `.merge_dims(..)`, which leave all other dims as they are",
+    pub trait CountSizes: Sealed => Tally: TallyCount, "The product." {
+        [] (): CountSizes = Tally<Digit1<NoDigits>, ()>;
+        hidden [Z: Size, T: CountSizes] (Z, T): CountSizes
+            where [Z::Kind: CountImpl<Z, T::Tally>] = Counted<Z, T::Tally>;
+    }
 }
 /// The product of sizes: a number, [`NamedCount`], or [`OpenCount`].
 pub type CountOf<Z> = <<Z as CountSizes>::Tally as TallyCount>::Count;

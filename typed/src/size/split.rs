@@ -7,29 +7,19 @@ use super::{
 use crate::axis::{MeshAxis, RunTimeSize, Unsharded};
 use crate::sealed::{Seal, Sealed, SealedOrDeclared};
 
-/// A size that splits into equal tiles, one for each device along `A`.
-#[diagnostic::on_unimplemented(
+rule_traits! {
+    /// A size that splits into equal tiles, one for each device along `A`.
     message = "a dim of size `{Self}` cannot be sharded evenly over mesh axis `{A}`",
     label = "`{Self}` is not known to be a multiple of the size of `{A}`",
     note = "every device along a mesh axis holds an equal part of the dim, so the axis size must divide the dim: shard another dim, or `pad` this one first",
     note = "in a generic function, the bound of a size `B` is `B: SplitsOver<{A}>`",
-    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
-)]
-pub trait SplitsOver<A>: Size {
-    seal!();
-    /// The size of one device's tile.
-    type Tile: Size;
-}
-/// A size that can be multiplied by the size of `A`.
-#[diagnostic::on_unimplemented(
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096",
+    pub trait SplitsOver<A>: Size, sealed => Tile: Size, "The size of one device's tile." {}
+    /// A size that can be multiplied by the size of `A`.
     message = "parts of size `{Self}` cannot be put together along mesh axis `{A}` in types",
     label = "the size of all parts together is not known",
-    note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
-)]
-pub trait GathersOver<A>: Size {
-    seal!();
-    /// The size of all tiles together.
-    type Full: Size;
+    note = "`DeviceShare<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again",
+    pub trait GathersOver<A>: Size, sealed => Full: Size, "The size of all tiles together." {}
 }
 /// A size that splits along `A` into tiles that gather to the same size again.
 ///
