@@ -208,30 +208,24 @@ pub trait DeviceFn<M> {
     fn apply(&self, device: &Device, blocks: &[BlockData]) -> Result<Self::Out>;
 }
 // the second bound lets a parameter borrow for any lifetime
-macro_rules! device_fns { ($($In:ty: ($($T:ident $n:tt)*);)*) => {$(
-    impl<Fun, R, $($T: BlockParam),*> DeviceFn<fn($($T),*) -> R> for Fun
-    where Fun: Fn(&Device, $($T),*) -> Result<R>, for<'a> &'a Fun: Fn(&Device, $($T::Item<'a>),*) -> Result<R> {
-        type In = $In;
-        type Out = R;
-        #[allow(non_snake_case, unused_variables)]
-        fn apply(&self, device: &Device, blocks: &[BlockData]) -> Result<R> {
-            #[allow(clippy::too_many_arguments)]
-            fn call<R, $($T),*>(f: impl Fn(&Device, $($T),*) -> Result<R>, device: &Device, $($T: $T),*) -> Result<R> {
-                f(device, $($T),*)
+macro_rules! device_fns {
+    ($T:ident $n:tt) => { device_fns! { @ Array: $T $n } };
+    ($($T:ident $n:tt)*) => { device_fns! { @ ($(device_fns!(@array $n),)*): $($T $n)* } };
+    (@array $n:tt) => { Array };
+    (@ $In:ty: $($T:ident $n:tt)*) => {
+        impl<Fun, R, $($T: BlockParam),*> DeviceFn<fn($($T),*) -> R> for Fun
+        where Fun: Fn(&Device, $($T),*) -> Result<R>, for<'a> &'a Fun: Fn(&Device, $($T::Item<'a>),*) -> Result<R> {
+            type In = $In;
+            type Out = R;
+            #[allow(non_snake_case, unused_variables)]
+            fn apply(&self, device: &Device, blocks: &[BlockData]) -> Result<R> {
+                #[allow(clippy::too_many_arguments)]
+                fn call<R, $($T),*>(f: impl Fn(&Device, $($T),*) -> Result<R>, device: &Device, $($T: $T),*) -> Result<R> {
+                    f(device, $($T),*)
+                }
+                call(self, device, $($T::from_block(&blocks[$n])?),*)
             }
-            call(self, device, $($T::from_block(&blocks[$n])?),*)
         }
-    }
-)*} }
-type X = Array;
-device_fns! {
-    (): ();
-    X: (A 0);
-    (X, X): (A 0 B 1);
-    (X, X, X): (A 0 B 1 C 2);
-    (X, X, X, X): (A 0 B 1 C 2 D 3);
-    (X, X, X, X, X): (A 0 B 1 C 2 D 3 E 4);
-    (X, X, X, X, X, X): (A 0 B 1 C 2 D 3 E 4 F 5);
-    (X, X, X, X, X, X, X): (A 0 B 1 C 2 D 3 E 4 F 5 G 6);
-    (X, X, X, X, X, X, X, X): (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+    };
 }
+prefixes! { device_fns [] (A 0) (B 1) (C 2) (D 3) (E 4) (F 5) (G 6) (H 7) }

@@ -31,39 +31,24 @@ pub trait Func<M> {
 // bound (`impl Fn(&Array) -> Array`) match no impl as soon as there are two arities. There is no
 // `do_not_recommend` here: it would hide rustc's own "closure is `FnMut` because it mutates ..
 // here".
-macro_rules! funcs { ($($n:literal $In:ty: $pat:pat, ($($T:ident)*);)*) => {$(
-    impl<Fun, R, $($T: Param),*> Func<fn($($T),*) -> R> for Fun
-    where Fun: Fn($($T),*) -> R, for<'f> &'f Fun: Fn($($T::Item<'f>),*) -> R {
-        type In = $In;
-        type Ret = R;
-        fn arity(&self) -> usize {
-            $n
+macro_rules! funcs {
+    ($T:ident) => { funcs! { @ $T::Owned, $T, $T } };
+    ($($T:ident)*) => { funcs! { @ ($($T::Owned,)*), ($($T,)*), $($T)* } };
+    (@ $In:ty, $pat:pat, $($T:ident)*) => {
+        impl<Fun, R, $($T: Param),*> Func<fn($($T),*) -> R> for Fun
+        where Fun: Fn($($T),*) -> R, for<'f> &'f Fun: Fn($($T::Item<'f>),*) -> R {
+            type In = $In;
+            type Ret = R;
+            fn arity(&self) -> usize {
+                <[&str]>::len(&[$(stringify!($T)),*])
+            }
+            #[allow(non_snake_case)]
+            fn apply(&self, $pat: &Self::In) -> R {
+                #[allow(clippy::too_many_arguments)]
+                fn call<R, $($T),*>(f: impl Fn($($T),*) -> R, $($T: $T),*) -> R { f($($T),*) }
+                call(self, $($T::lend($T)),*)
+            }
         }
-        #[allow(non_snake_case)]
-        fn apply(&self, $pat: &Self::In) -> R {
-            #[allow(clippy::too_many_arguments)]
-            fn call<R, $($T),*>(f: impl Fn($($T),*) -> R, $($T: $T),*) -> R { f($($T),*) }
-            call(self, $($T::lend($T)),*)
-        }
-    }
-)*} }
-funcs! {
-    0 (): (), ();
-    1 A::Owned: A, (A);
-    2 (A::Owned, B::Owned): (A, B), (A B);
-    3 (A::Owned, B::Owned, C::Owned): (A, B, C), (A B C);
-    4 (A::Owned, B::Owned, C::Owned, D::Owned): (A, B, C, D), (A B C D);
-    5 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned): (A, B, C, D, E), (A B C D E);
-    6 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned): (A, B, C, D, E, F), (A B C D E F);
-    7 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned): (A, B, C, D, E, F, G), (A B C D E F G);
-    8 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned):
-        (A, B, C, D, E, F, G, H), (A B C D E F G H);
-    9 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned):
-        (A, B, C, D, E, F, G, H, I), (A B C D E F G H I);
-    10 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned):
-        (A, B, C, D, E, F, G, H, I, J), (A B C D E F G H I J);
-    11 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned, K::Owned):
-        (A, B, C, D, E, F, G, H, I, J, K), (A B C D E F G H I J K);
-    12 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned, K::Owned, L::Owned):
-        (A, B, C, D, E, F, G, H, I, J, K, L), (A B C D E F G H I J K L);
+    };
 }
+prefixes! { funcs [] (A) (B) (C) (D) (E) (F) (G) (H) (I) (J) (K) (L) }

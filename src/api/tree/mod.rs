@@ -489,7 +489,7 @@ impl Args for &ArrayType {
     }
 }
 
-macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
+macro_rules! tuples { ($($T:ident $n:tt)*) => {
     #[allow(unused_variables, clippy::unused_unit)]
     impl<$($T: Tree),*> Tree for ($($T,)*) {
         fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {
@@ -523,10 +523,5 @@ macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
             ($($T::lend($T),)*)
         }
     }
-)*} }
-tuples! {
-    () (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) (A 0 B 1 C 2 D 3 E 4) (A 0 B 1 C 2 D 3 E 4 F 5)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
-}
+} }
+prefixes! { tuples [] (A 0) (B 1) (C 2) (D 3) (E 4) (F 5) (G 6) (H 7) (I 8) (J 9) (K 10) (L 11) }

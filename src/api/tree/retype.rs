@@ -106,7 +106,7 @@ macro_rules! maps { ($($K:ty)*) => {$(
 )*} }
 maps!(String &'static str);
 
-macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
+macro_rules! tuples { ($($T:ident $n:tt)*) => {
     #[allow(unused_variables, clippy::unused_unit)]
     impl<Leaf, $($T: Retype<Leaf>),*> Retype<Leaf> for ($($T,)*) {
         type Out = ($($T::Out,)*);
@@ -114,10 +114,5 @@ macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
             ($(self.$n.retype(next),)*)
         }
     }
-)*} }
-tuples! {
-    () (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) (A 0 B 1 C 2 D 3 E 4) (A 0 B 1 C 2 D 3 E 4 F 5)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
-}
+} }
+prefixes! { tuples [] (A 0) (B 1) (C 2) (D 3) (E 4) (F 5) (G 6) (H 7) (I 8) (J 9) (K 10) (L 11) }

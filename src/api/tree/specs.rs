@@ -78,19 +78,14 @@ macro_rules! maps { ($($K:ty)*) => {$(
     }
 )*} }
 maps!(String &'static str);
-macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
+macro_rules! tuples { ($($T:ident $n:tt)*) => {
     impl<$($T: Specs),*> Specs for ($($T,)*) {
         fn spec_tree(&self) -> SpecTree {
             SpecTree::Node(vec![$( (stringify!($n).to_string(), self.$n.spec_tree()) ),*])
         }
     }
-)*} }
-tuples! {
-    () (A 0) (A 0 B 1) (A 0 B 1 C 2) (A 0 B 1 C 2 D 3) (A 0 B 1 C 2 D 3 E 4) (A 0 B 1 C 2 D 3 E 4 F 5)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9)
-    (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
-}
+} }
+prefixes! { tuples [] (A 0) (B 1) (C 2) (D 3) (E 4) (F 5) (G 6) (H 7) (I 8) (J 9) (K 10) (L 11) }
 
 /// Returns the spec of each leaf of a tree; `None` if the leaf is sharded as its own type says.
 /// `what` names the specs in errors: `in_specs`.

@@ -4,7 +4,7 @@ use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::{PadDim, StackRhs, TileDim, TopDim};
 use super::sets::{AddOf, AddRhs, CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
-use super::shapes::{DimAt, ReplaceDim};
+use super::shapes::{DimAt, ReplaceDim, for_dim};
 use super::size::{KnownSize, Num, Size, value_of};
 use super::{Float, Number, NumberOf, SameElem, Typed, TypedArray, equal_sizes, op};
 use crate::api::array::stack;
@@ -71,12 +71,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     forward! {
         /// Returns the median along an unsharded dim, which is removed.
         pub fn median[I: DimNumber](&self, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
-        where [
-            T: Float,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: UnshardedDim,
-            V: CompleteFor<op::median>,
-        ]
+        where [T: Float, S: DimAccess<I::D, Dim: UnshardedDim>, V: CompleteFor<op::median>]
             = self.array.median(I::NUMBER as i32);
         /// Returns the quantile `q`, from 0 to 1, along an unsharded dim, which is removed.
         ///
@@ -84,34 +79,20 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         /// [`Array::quantile`](crate::Array::quantile).
         pub fn quantile[I: DimNumber](&self, q: f64, along: I)
             -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
-        where [
-            T: Float,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: UnshardedDim,
-            V: CompleteFor<op::quantile>,
-        ]
+        where [T: Float, S: DimAccess<I::D, Dim: UnshardedDim>, V: CompleteFor<op::quantile>]
             = self.array.quantile(q, I::NUMBER as i32);
-    }
-    /// Returns the `K` largest elements along an unsharded dim, and their indices.
-    ///
-    /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`. The dim has at least `K`
-    /// elements, and a size that is known when compiling.
-    #[track_caller]
-    pub fn top_k<K: KnownSize, I: DimNumber>(
-        &self,
-        along: I,
-    ) -> (Typed<T, ReplaceDim<S, I::D, TDim<K>>, V>, Typed<i32, ReplaceDim<S, I::D, TDim<K>>, V>)
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim + TopDim<K>,
-        ReplaceDim<S, I::D, TDim<K>>: Shape,
-        V: CompleteFor<op::top_k>,
-    {
-        let _ = along;
-        let (top, places) = self.array.top_k(const { value_of::<K>() }, I::NUMBER as i32);
-        (Typed::from_rule_result(top), Typed::from_rule_result(places))
-    }
-    forward! {
+        /// Returns the `K` largest elements along an unsharded dim, and their indices.
+        ///
+        /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`. The dim has at least `K`
+        /// elements, and a size that is known when compiling.
+        pub fn top_k[K: KnownSize, I: DimNumber](&self, along: I)
+            -> (Typed<T, ReplaceDim<S, I::D, TDim<K>>, V>, Typed<i32, ReplaceDim<S, I::D, TDim<K>>, V>)
+        where [
+            S: DimAccess<I::D, Dim: UnshardedDim + TopDim<K>>,
+            ReplaceDim<S, I::D, TDim<K>>: Shape,
+            V: CompleteFor<op::top_k>,
+        ]
+            = self.array.top_k(const { value_of::<K>() }, I::NUMBER as i32);
         /// Shifts the elements cyclically by `by` positions along a dim.
         ///
         /// Elements that leave at one end enter at the other; negative `by` shifts towards the
@@ -139,54 +120,36 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         pub fn shift[I: DimNumber](&self, by: i64, along: I, fill: impl NumberOf<T>) -> Self
         where [S: DimAccess<I::D>, V: CompleteFor<op::shift>]
             = self.array.shift(by, I::NUMBER as i32, fill.number());
-    }
-    /// Pads a dim with `value`: `A` elements before and `B` elements after.
-    ///
-    /// For example: `x.pad::<N![1], N![2], _>(D0, 0.0)`. A sharded dim keeps its sharding, which
-    /// divides the new size.
-    #[track_caller]
-    pub fn pad<A: Size, B: Size, I: DimNumber>(
-        &self,
-        at: I,
-        value: impl NumberOf<T>,
-    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: PadDim<A, B>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
-        V: CompleteFor<op::pad>,
-    {
-        let _ = at;
-        let mut widths = vec![(0, 0, 0); S::DIMS.len()];
-        widths[I::NUMBER] = const { (value_of::<A>() as i64, value_of::<B>() as i64, 0) };
-        Typed::from_rule_result(self.array.pad(value.number(), widths))
-    }
-    /// Repeats the array `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let x = <T![i32; 2@X, 2]>::iota(&Pod::mesh()?, D1);
-    /// let y: T![i32; 2@X, 6] = x.tile::<N![3], _>(D1);
-    /// assert_eq!(y.to_vec()?[..6], [0, 1, 0, 1, 0, 1]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn tile<K: KnownSize, I: DimNumber>(
-        &self,
-        along: I,
-    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: TileDim<K>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>: Shape,
-    {
-        let _ = along;
-        let mut reps = vec![1; S::DIMS.len()];
-        reps[I::NUMBER] = const { value_of::<K>() };
-        Typed::from_rule_result(self.array.tile(reps))
-    }
-    forward! {
+        /// Pads a dim with `value`: `A` elements before and `B` elements after.
+        ///
+        /// For example: `x.pad::<N![1], N![2], _>(D0, 0.0)`. A sharded dim keeps its sharding,
+        /// which divides the new size.
+        pub fn pad[A: Size, B: Size, I: DimNumber](&self, at: I, value: impl NumberOf<T>)
+            -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
+        where [
+            S: DimAccess<I::D, Dim: PadDim<A, B>>,
+            ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
+            V: CompleteFor<op::pad>,
+        ]
+            = self.array.pad(value.number(), for_dim::<S, I, _>(widths, (0, 0, 0))),
+                with widths = const { (value_of::<A>() as i64, value_of::<B>() as i64, 0) };
+        /// Repeats the array `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let x = <T![i32; 2@X, 2]>::iota(&Pod::mesh()?, D1);
+        /// let y: T![i32; 2@X, 6] = x.tile::<N![3], _>(D1);
+        /// assert_eq!(y.to_vec()?[..6], [0, 1, 0, 1, 0, 1]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn tile[K: KnownSize, I: DimNumber](&self, along: I)
+            -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>, V>
+        where [
+            S: DimAccess<I::D, Dim: TileDim<K>>,
+            ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>: Shape,
+        ]
+            = self.array.tile(for_dim::<S, I, _>(const { value_of::<K>() }, 1));
         /// Stacks this and another array of the same shape and sharding along a new dim of size 2.
         pub fn stack[R: TypedArray<Elem: SameElem<T>, Shape: StackRhs<S>>, I: DimNumber](&self, b: &R, at: I)
             -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>

@@ -20,27 +20,19 @@ macro_rules! widths { ($([$($t:ident)*])*) => { $( widths!(@ [$($t)*] $($t)*); )
 widths!([i8 u8] [i16 u16 f16 bf16] [i32 u32 f32] [i64 u64 f64]);
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Splits floats into mantissas and exponents. Shape and sharding do not change.
-    ///
-    /// See [`Array::frexp`](crate::Array::frexp).
-    #[track_caller]
-    pub fn frexp(&self) -> (Self, Typed<i32, S, V>)
-    where
-        T: Float,
-        V: CompleteFor<op::frexp>,
-    {
-        let (mantissa, exponent) = self.array.frexp();
-        (Typed::from_rule_result(mantissa), Typed::from_rule_result(exponent))
-    }
     forward! {
+        /// Splits floats into mantissas and exponents. Shape and sharding do not change.
+        ///
+        /// See [`Array::frexp`](crate::Array::frexp).
+        pub fn frexp(&self) -> (Self, Typed<i32, S, V>)
+        where [T: Float, V: CompleteFor<op::frexp>]
+            = self.array.frexp();
         /// Returns true where |a − b| ≤ `atol` + `rtol`·|b|. Dims pair up as in `a + b`.
         pub fn isclose_with[B: RightOperand<Kind: JoinsElem<T, B::Elem>>](&self, b: B, rtol: f64, atol: f64)
             -> JoinResult<bool, S, V, B>
         where [T: Float, B::Shape: ZipRhs<S>, B::Sets: JoinRhs<V>]
             = equal_sizes::right::<S, B>("isclose_with", &self.array, &b)
                 => self.array.isclose_with(b, rtol, atol), with b = b.right_term();
-    }
-    forward! {
         /// Reads the bits as elements of a type of the same width. Shape and sharding do not
         /// change.
         ///

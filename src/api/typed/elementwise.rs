@@ -209,46 +209,40 @@ compared! {
 pub trait Condition: Element {}
 impl Condition for bool {}
 impl<C: Element, S: Shape, V: Sets> Typed<C, S, V> {
-    /// Selects `a` where self is true, otherwise `b`.
-    ///
-    /// `a` and `b` are arrays or numbers. Their shapes and the condition's broadcast: a mask
-    /// `[S, S]` selects among values `[B@X, S, S]`. A dim that two of them have is sharded the same
-    /// way in both.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let x = <T![f32; 4@X, 2, 2]>::ones(&pod);
-    /// let (row, column) = (<T![i32; 2, 2]>::iota(&pod, D0), <T![i32; 2, 2]>::iota(&pod, D1));
-    /// let causal: T![f32; 4@X, 2, 2] = row.ge(&column).select(&x, -1e9);
-    /// assert_eq!(causal.to_vec()?[..4], [1.0, -1e9, 1.0, 1.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn select<T: Element, A: RightOperand, B: RightOperand>(
-        &self,
-        a: A,
-        b: B,
-    ) -> JoinResult<T, ZipOf<S, A::Shape>, JoinOf<V, A::Sets>, B>
-    where
-        C: Condition,
-        A::Kind: JoinsElem<T, A::Elem>,
-        B::Kind: JoinsElem<T, B::Elem>,
-        A::Shape: SelectRhs<S>,
-        A::Sets: JoinRhs<V>,
-        B::Shape: SelectRhs<ZipOf<S, A::Shape>>,
-        B::Sets: JoinRhs<JoinOf<V, A::Sets>>,
-    {
-        let (a, b) = (a.right_term(), b.right_term());
-        let a = match (&a, &b) {
-            // two numbers do not say which element type they have
-            (Term::Number(_), Term::Number(_)) => self.array.astype(T::DTYPE).full_like(a).term(),
-            (Term::Array(_), _) | (_, Term::Array(_)) => a,
-        };
-        Typed::from_rule_result(match equal_sizes::select::<S, A, B>(&self.array, &a, &b) {
-            Ok(()) => self.array.select(a, b),
-            Err(unequal) => unequal,
-        })
+    forward! {
+        /// Selects `a` where self is true, otherwise `b`.
+        ///
+        /// `a` and `b` are arrays or numbers. Their shapes and the condition's broadcast: a mask
+        /// `[S, S]` selects among values `[B@X, S, S]`. A dim that two of them have is sharded the
+        /// same way in both.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let pod = Pod::mesh()?;
+        /// let x = <T![f32; 4@X, 2, 2]>::ones(&pod);
+        /// let (row, column) = (<T![i32; 2, 2]>::iota(&pod, D0), <T![i32; 2, 2]>::iota(&pod, D1));
+        /// let causal: T![f32; 4@X, 2, 2] = row.ge(&column).select(&x, -1e9);
+        /// assert_eq!(causal.to_vec()?[..4], [1.0, -1e9, 1.0, 1.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn select[T: Element, A: RightOperand, B: RightOperand](&self, a: A, b: B)
+            -> JoinResult<T, ZipOf<S, A::Shape>, JoinOf<V, A::Sets>, B>
+        where [
+            C: Condition,
+            A::Kind: JoinsElem<T, A::Elem>,
+            B::Kind: JoinsElem<T, B::Elem>,
+            A::Shape: SelectRhs<S>,
+            A::Sets: JoinRhs<V>,
+            B::Shape: SelectRhs<ZipOf<S, A::Shape>>,
+            B::Sets: JoinRhs<JoinOf<V, A::Sets>>,
+        ]
+            = equal_sizes::select::<S, A, B>(&self.array, &a, &b) => self.array.select(a, b),
+                with (a, b) = (a.right_term(), b.right_term()),
+                with a = match (&a, &b) {
+                    // `select` of two numbers would not know the element type
+                    (Term::Number(_), Term::Number(_)) => self.array.astype(T::DTYPE).full_like(a).term(),
+                    (Term::Array(_), _) | (_, Term::Array(_)) => a,
+                };
     }
 }

@@ -63,6 +63,9 @@ impl Transformed for f64 {}
 impl Transformed for Complex<f32> {}
 impl Transformed for Complex<f64> {}
 
+/// The shape `S` with the frequencies of real samples along dim `I`.
+type Spectrum<S, I> = ReplaceDim<S, I, TDim<<<DimAt<S, I> as DimType>::Size as RealSamples>::Frequencies>>;
+
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     forward! {
         /// Returns the real parts. Shape and sharding do not change.
@@ -132,31 +135,18 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         /// Computes the inverse of [`Typed::fftshift`]. The type does not change.
         pub fn ifftshift[I: DimNumber](&self, along: I) -> Self
         where [S: DimAccess<I::D>, V: CompleteFor<op::ifftshift>] = self.array.ifftshift(I::NUMBER as i32);
-    }
-    /// Computes the Fourier transform of real elements along an unsharded dim.
-    ///
-    /// The dim of `n` samples becomes one of n/2 + 1 results.
-    #[track_caller]
-    pub fn rfft<I: DimNumber>(
-        &self,
-        along: I,
-    ) -> Typed<
-        T::Complex,
-        ReplaceDim<S, I::D, TDim<<<DimAt<S, I::D> as DimType>::Size as RealSamples>::Frequencies>>,
-        V,
-    >
-    where
-        T: ComplexPart,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        <DimAt<S, I::D> as DimType>::Size: RealSamples,
-        ReplaceDim<S, I::D, TDim<<<DimAt<S, I::D> as DimType>::Size as RealSamples>::Frequencies>>: Shape,
-        V: CompleteFor<op::rfft>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.rfft(I::NUMBER as i32))
-    }
-    forward! {
+        /// Computes the Fourier transform of real elements along an unsharded dim.
+        ///
+        /// The dim of `n` samples becomes one of n/2 + 1 results.
+        pub fn rfft[I: DimNumber](&self, along: I) -> Typed<T::Complex, Spectrum<S, I::D>, V>
+        where [
+            T: ComplexPart,
+            S: DimAccess<I::D, Dim: UnshardedDim>,
+            <DimAt<S, I::D> as DimType>::Size: RealSamples,
+            Spectrum<S, I::D>: Shape,
+            V: CompleteFor<op::rfft>,
+        ]
+            = self.array.rfft(I::NUMBER as i32);
         /// Computes the inverse of [`Typed::rfft`] along an unsharded dim, with `K` real results.
         ///
         /// `K` is twice the number of inputs less one or two.
@@ -164,8 +154,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T::Part, ReplaceDim<S, I::D, TDim<K>>, V>
         where [
             T: ComplexElement,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: UnshardedDim,
+            S: DimAccess<I::D, Dim: UnshardedDim>,
             <DimAt<S, I::D> as DimType>::Size: FrequenciesOf<K>,
             ReplaceDim<S, I::D, TDim<K>>: Shape,
             V: CompleteFor<op::irfft>,

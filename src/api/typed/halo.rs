@@ -5,7 +5,7 @@ use super::sets::{AddTo, CompleteFor, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::shapes::{DimAt, ReplaceDim};
 use super::size::{KnownSize, Size};
-use super::{Number, Typed, axis::Shard, op};
+use super::{Number, Typed, axis::Shard, manual::shard_axes, op};
 use crate::api::array::{Array, Permutation, axis_index, axis_size, concat};
 use crate::core::{Axes, Element, Error, ErrorKind, Fault};
 use crate::ir::program::CallSite;
@@ -29,132 +29,103 @@ pub type HaloShape<S, I, K> = ReplaceDim<S, I, <DimAt<S, I> as HaloDim<K>>::Out>
 pub type CenterShape<S, I> = ReplaceDim<S, I, <DimAt<S, I> as RimDim>::Block>;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Returns the block with `K` elements of each neighbour along a mesh axis, in a `shard_map`
-    /// body.
-    ///
-    /// The dim of size n becomes one of n + 2·`K`, whose type is
-    /// [`WithRim`](crate::api::typed::size::WithRim) for every n, so that generic functions need
-    /// only the bound of `shard_map`. [`Typed::before`], [`Typed::center`] and [`Typed::after`]
-    /// return blocks of the dim without the rim. Devices at the edge of the mesh get zeros there.
-    ///
-    /// `axes` is the axis that shards the dim, or several, major first. The result varies over
-    /// them. A rim is at most as wide as a block. The halo of a second dim includes the corners.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Grid { X: 2 } }
-    ///
-    /// fn laplace<N: Tiles<X>, M: Size>(u: T![f32; N@X, M]) -> T![f32; N@X, M] {
-    ///     Grid.shard_map((u,), P![X, _], |(u,)| {
-    ///         let rim = u.halo::<N![1], _, _>(D0, X);
-    ///         rim.before::<N![1], _>(D0) + rim.after::<N![1], _>(D0) - u * 2.0
-    ///     })
-    /// }
-    ///
-    /// let u = <T![f32; 6@X, 1]>::iota(&Grid::mesh()?, D0);
-    /// assert_eq!(laplace(u).to_vec()?, [1.0, 0.0, 0.0, 0.0, 0.0, -6.0]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn halo<K: KnownSize, I: DimNumber, A: Shard + AddTo<V>>(
-        &self,
-        at: I,
-        axes: A,
-    ) -> Typed<T, HaloShape<S, I::D, K>, A::Out>
-    where
-        T: Number,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: HaloDim<K>,
-        HaloShape<S, I::D, K>: Shape,
-        V: CompleteFor<op::halo>,
-    {
-        self.halo_with(at, axes, HaloEdge::Zero)
+    forward! {
+        /// Returns the block with `K` elements of each neighbour along a mesh axis, in a
+        /// `shard_map` body.
+        ///
+        /// The dim of size n becomes one of n + 2·`K`, whose type is
+        /// [`WithRim`](crate::api::typed::size::WithRim) for every n, so that generic functions
+        /// need only the bound of `shard_map`. [`Typed::before`], [`Typed::center`] and
+        /// [`Typed::after`] return blocks of the dim without the rim. Devices at the edge of the
+        /// mesh get zeros there.
+        ///
+        /// `axes` is the axis that shards the dim, or several, major first. The result varies over
+        /// them. A rim is at most as wide as a block. The halo of a second dim includes the
+        /// corners.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Grid { X: 2 } }
+        ///
+        /// fn laplace<N: Tiles<X>, M: Size>(u: T![f32; N@X, M]) -> T![f32; N@X, M] {
+        ///     Grid.shard_map((u,), P![X, _], |(u,)| {
+        ///         let rim = u.halo::<N![1], _, _>(D0, X);
+        ///         rim.before::<N![1], _>(D0) + rim.after::<N![1], _>(D0) - u * 2.0
+        ///     })
+        /// }
+        ///
+        /// let u = <T![f32; 6@X, 1]>::iota(&Grid::mesh()?, D0);
+        /// assert_eq!(laplace(u).to_vec()?, [1.0, 0.0, 0.0, 0.0, 0.0, -6.0]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn halo[K: KnownSize, I: DimNumber, A: Shard + AddTo<V>](&self, at: I, axes: A)
+            -> Typed<T, HaloShape<S, I::D, K>, A::Out>
+        where [
+            T: Number,
+            S: DimAccess<I::D, Dim: HaloDim<K>>,
+            HaloShape<S, I::D, K>: Shape,
+            V: CompleteFor<op::halo>,
+        ]
+            = exchange(&self.array, K::VALUE.unwrap_or(0), I::NUMBER, shard_axes::<A>(), HaloEdge::<T>::Zero);
+        /// Runs [`Typed::halo`] with other elements at the edges of the mesh.
+        ///
+        /// ```
+        /// use atmesh::typed::{HaloEdge, prelude::*};
+        /// mesh! { struct Grid { X: 2 } }
+        /// let u = <T![i32; 4@X]>::iota(&Grid::mesh()?, D0);
+        /// let left: T![i32; 4@X] = Grid.shard_map((u,), P![X], |(u,)| {
+        ///     u.halo_with::<N![1], _, _>(D0, X, HaloEdge::Periodic).before::<N![1], _>(D0)
+        /// });
+        /// assert_eq!(left.to_vec()?, [3, 0, 1, 2]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn halo_with[K: KnownSize, I: DimNumber, A: Shard + AddTo<V>]
+            (&self, at: I, axes: A, edge: HaloEdge<T>)
+            -> Typed<T, HaloShape<S, I::D, K>, A::Out>
+        where [
+            T: Number,
+            S: DimAccess<I::D, Dim: HaloDim<K>>,
+            HaloShape<S, I::D, K>: Shape,
+            V: CompleteFor<op::halo_with>,
+        ]
+            = exchange(&self.array, K::VALUE.unwrap_or(0), I::NUMBER, shard_axes::<A>(), edge);
+        /// Returns the block of a dim with a rim: the elements at their own positions.
+        pub fn center[I: DimNumber](&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
+        where [S: DimAccess<I::D>, DimAt<S, I::D>: RimDim, CenterShape<S, I::D>: Shape]
+            = block_at::<DimAt<S, I::D>>(&self.array, I::NUMBER, 0);
+        /// Returns the elements `B` positions before those of the block: for each element its
+        /// neighbour towards the start.
+        ///
+        /// `B` is at most the width of the rim. The dim has the size of the block.
+        pub fn before[B, I: DimNumber](&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
+        where [
+            S: DimAccess<I::D, Dim: RimDim>,
+            B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
+            CenterShape<S, I::D>: Shape,
+        ]
+            = block_at::<DimAt<S, I::D>>(&self.array, I::NUMBER, -(B::VALUE.unwrap_or(0) as i64));
+        /// Returns the elements `B` positions after those of the block: for each element its
+        /// neighbour towards the end.
+        ///
+        /// `B` is at most the width of the rim. The dim has the size of the block.
+        pub fn after[B, I: DimNumber](&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
+        where [
+            S: DimAccess<I::D, Dim: RimDim>,
+            B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
+            CenterShape<S, I::D>: Shape,
+        ]
+            = block_at::<DimAt<S, I::D>>(&self.array, I::NUMBER, B::VALUE.unwrap_or(0) as i64);
     }
-    /// Runs [`Typed::halo`] with other elements at the edges of the mesh.
-    ///
-    /// ```
-    /// use atmesh::typed::{HaloEdge, prelude::*};
-    /// mesh! { struct Grid { X: 2 } }
-    /// let u = <T![i32; 4@X]>::iota(&Grid::mesh()?, D0);
-    /// let left: T![i32; 4@X] = Grid.shard_map((u,), P![X], |(u,)| {
-    ///     u.halo_with::<N![1], _, _>(D0, X, HaloEdge::Periodic).before::<N![1], _>(D0)
-    /// });
-    /// assert_eq!(left.to_vec()?, [3, 0, 1, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn halo_with<K: KnownSize, I: DimNumber, A: Shard + AddTo<V>>(
-        &self,
-        at: I,
-        axes: A,
-        edge: HaloEdge<T>,
-    ) -> Typed<T, HaloShape<S, I::D, K>, A::Out>
-    where
-        T: Number,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: HaloDim<K>,
-        HaloShape<S, I::D, K>: Shape,
-        V: CompleteFor<op::halo_with>,
-    {
-        let _ = (at, axes);
-        let over = A::AXES.iter().map(|a| a.0.into()).collect::<Axes>();
-        Typed::from_rule_result(exchange(&self.array, K::VALUE.unwrap_or(0), I::NUMBER, over, edge))
-    }
-    /// Returns the block of a dim with a rim: the elements at their own positions.
-    #[track_caller]
-    pub fn center<I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: RimDim,
-        CenterShape<S, I::D>: Shape,
-    {
-        let _ = at;
-        self.block_at::<I>(0)
-    }
-    /// Returns the elements `B` positions before those of the block: for each element its neighbour
-    /// towards the start.
-    ///
-    /// `B` is at most the width of the rim. The dim has the size of the block.
-    #[track_caller]
-    pub fn before<B, I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: RimDim,
-        B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
-        CenterShape<S, I::D>: Shape,
-    {
-        let _ = at;
-        self.block_at::<I>(-(B::VALUE.unwrap_or(0) as i64))
-    }
-    /// Returns the elements `B` positions after those of the block: for each element its neighbour
-    /// towards the end.
-    ///
-    /// `B` is at most the width of the rim. The dim has the size of the block.
-    #[track_caller]
-    pub fn after<B, I: DimNumber>(&self, at: I) -> Typed<T, CenterShape<S, I::D>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: RimDim,
-        B: WithinRim<<DimAt<S, I::D> as RimDim>::Width>,
-        CenterShape<S, I::D>: Shape,
-    {
-        let _ = at;
-        self.block_at::<I>(B::VALUE.unwrap_or(0) as i64)
-    }
-    /// Returns the block of dim `I`, shifted by `by` positions into its rim.
-    #[track_caller]
-    fn block_at<I: DimNumber>(&self, by: i64) -> Typed<T, CenterShape<S, I::D>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: RimDim,
-        CenterShape<S, I::D>: Shape,
-    {
-        let width = <DimAt<S, I::D> as RimDim>::Width::VALUE.unwrap_or(0);
-        let size = self.array.shape().map_or(2 * width, |shape| shape[I::NUMBER]).saturating_sub(2 * width);
-        let start = width.saturating_add_signed(by as isize);
-        let call = CallSite::here("halo");
-        Typed::from_rule_result(self.array.slice_dim(I::NUMBER, start, start + size, call))
-    }
+}
+
+/// Returns the block of dim `at`, whose type with the rim is `Q`, shifted by `by` positions into
+/// its rim.
+#[track_caller]
+fn block_at<Q: RimDim>(array: &Array, at: usize, by: i64) -> Array {
+    let width = Q::Width::VALUE.unwrap_or(0);
+    let size = array.shape().map_or(2 * width, |shape| shape[at]).saturating_sub(2 * width);
+    let start = width.saturating_add_signed(by as isize);
+    array.slice_dim(at, start, start + size, CallSite::here("halo"))
 }
 
 /// Returns `x` with `width` elements of the neighbours along `axes` on both sides of dim `d`.

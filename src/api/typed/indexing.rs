@@ -45,8 +45,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, TakeOf<S, R::Shape, I::D>, JoinOf<V, R::Sets>>
         where [S: DimAccess<I::D>, R::Shape: TakeRhs<S, I::D>, R::Sets: JoinRhs<V>]
             = self.array.take(indices.as_untyped(), I::NUMBER as i32);
-    }
-    forward! {
         /// Takes the elements at indices along a dim, with the result sharded as `out` says.
         ///
         /// The spec has an entry for each dim of the result; `=` keeps the sharding that the dim
@@ -94,43 +92,33 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             = equal_sizes::aligned::<S, R::Shape>("take_along_axis", x, ids, I::NUMBER)
                 => x.take_along_axis(ids, I::NUMBER as i32),
                 with (x, ids) = (&self.array, indices.as_untyped());
-    }
-    /// Computes [`Typed::take_along_axis`] with the result sharded as `out` says.
-    ///
-    /// An entry `=` keeps the sharding of the array's dim, or that of the indices along the dim.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 5 } }
-    /// let pod = Pod::mesh()?;
-    /// let logits = <T![f32; 4@X, 10@Y]>::iota(&pod, D1);
-    /// let labels = <T![i32; 4@X, ~]>::full(&pod, 7);
-    /// let picked: T![f32; 4@X, ~] = logits.take_along_axis_to(&labels, D1, P![=, _]);
-    /// assert_eq!(picked.to_vec()?, [7.0; 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn take_along_axis_to<R: TypedArray<Elem: Integer>, I: DimNumber, P>(
-        &self,
-        indices: &R,
-        along: I,
-        out: P,
-    ) -> Typed<T, <P as Spec<AlignToOf<S, R, I::D>>>::Out, JoinOf<V, R::Sets>>
-    where
-        S: DimAccess<I::D>,
-        R::Shape: AlignToRhs<S, I::D>,
-        R::Sets: JoinRhs<V>,
-        P: Spec<AlignToOf<S, R, I::D>> + DimsSpec,
-    {
-        let _ = (along, out);
-        let (x, ids) = (&self.array, indices.as_untyped());
-        let out = spec::<P::Out, JoinOf<V, R::Sets>>();
-        Typed::from_rule_result(
-            match equal_sizes::aligned::<S, R::Shape>("take_along_axis_to", x, ids, I::NUMBER) {
-                Ok(()) => x.take_along_axis_to(ids, I::NUMBER as i32, out),
-                Err(unequal) => unequal,
-            },
-        )
+        /// Computes [`Typed::take_along_axis`] with the result sharded as `out` says.
+        ///
+        /// An entry `=` keeps the sharding of the array's dim, or that of the indices along the
+        /// dim.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 5 } }
+        /// let pod = Pod::mesh()?;
+        /// let logits = <T![f32; 4@X, 10@Y]>::iota(&pod, D1);
+        /// let labels = <T![i32; 4@X, ~]>::full(&pod, 7);
+        /// let picked: T![f32; 4@X, ~] = logits.take_along_axis_to(&labels, D1, P![=, _]);
+        /// assert_eq!(picked.to_vec()?, [7.0; 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn take_along_axis_to[R: TypedArray<Elem: Integer>, I: DimNumber, P]
+            (&self, indices: &R, along: I, out: P)
+            -> Typed<T, <P as Spec<AlignToOf<S, R, I::D>>>::Out, JoinOf<V, R::Sets>>
+        where [
+            S: DimAccess<I::D>,
+            R::Shape: AlignToRhs<S, I::D>,
+            R::Sets: JoinRhs<V>,
+            P: Spec<AlignToOf<S, R, I::D>> + DimsSpec,
+        ]
+            = equal_sizes::aligned::<S, R::Shape>("take_along_axis_to", x, ids, I::NUMBER)
+                => x.take_along_axis_to(ids, I::NUMBER as i32, spec::<P::Out, JoinOf<V, R::Sets>>()),
+                with (x, ids) = (&self.array, indices.as_untyped());
     }
     /// Selects the elements at indices along an unsharded dim, to read or update them.
     ///
@@ -196,27 +184,21 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             P: Spec<<S as Push<TDim<K>>>::Out> + DimsSpec,
         ]
             = self.array.one_hot_to(const { value_of::<K>() }, spec::<P::Out, V>());
-    }
-    /// Sets the elements above the `k`-th diagonal of the last two dims to zero.
-    ///
-    /// All dims keep their sharding. The lower triangle of `true` is a causal mask:
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// let causal = <T![bool; 4@X, 4]>::ones(&Pod::mesh()?).tril(0);
-    /// assert_eq!(causal.to_vec()?[..8], [true, false, false, false, true, true, false, false]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn tril(&self, k: i64) -> Self
-    where
-        S: DiagonalShape,
-        V: CompleteFor<op::tril>,
-    {
-        Typed::from_rule_result(self.array.tril(k))
-    }
-    forward! {
+        /// Sets the elements above the `k`-th diagonal of the last two dims to zero.
+        ///
+        /// All dims keep their sharding. The lower triangle of `true` is a causal mask:
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// let causal = <T![bool; 4@X, 4]>::ones(&Pod::mesh()?).tril(0);
+        /// let rows = causal.to_vec()?;
+        /// assert_eq!(rows[..8], [true, false, false, false, true, true, false, false]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn tril(&self, k: i64) -> Self
+        where [S: DiagonalShape, V: CompleteFor<op::tril>]
+            = self.array.tril(k);
         /// Sets the elements below the `k`-th diagonal of the last two dims to zero.
         ///
         /// All dims keep their sharding.

@@ -54,109 +54,60 @@ functions! {
     matrix_rank tolerance: Option<f64>, Matrices => Typed<i32, S::Batch, V>;
 }
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Raises unsharded square matrices to an integer power. The type does not change.
-    #[track_caller]
-    pub fn matrix_power(&self, n: i64) -> Self
-    where
-        T: Float,
-        S: UnshardedMatrices,
-        V: CompleteFor<op::matrix_power>,
-        V: CompleteFor<op::matrix_power>,
-    {
-        Typed::from_rule_result(self.array.matrix_power(n))
-    }
-    /// Returns the signs and the logarithms of the absolute values of determinants.
-    #[track_caller]
-    pub fn slogdet(&self) -> (Typed<T, S::Batch, V>, Typed<T, S::Batch, V>)
-    where
-        T: Float,
-        S: SquareMatrices,
-        V: CompleteFor<op::slogdet>,
-    {
-        let (sign, log) = self.array.slogdet();
-        (Typed::from_rule_result(sign), Typed::from_rule_result(log))
-    }
-    /// Returns the LU factorization with partial pivoting: `(lu, pivots, permutation)`.
-    ///
-    /// For matrices `[.., M, N]` the pivots are `[.., min(M, N)]` and the permutation `[.., M]`.
-    #[track_caller]
-    pub fn lu(
-        &self,
-    ) -> (
-        Self,
-        Typed<i32, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>,
-        Typed<i32, S::Vectors<S::Rows>, V>,
-    )
-    where
-        T: Float,
-        S: Matrices<Rows: MinSize<S::Columns>>,
-        V: CompleteFor<op::lu>,
-    {
-        let (lu, pivots, permutation) = self.array.lu();
-        (Typed::from_rule_result(lu), Typed::from_rule_result(pivots), Typed::from_rule_result(permutation))
-    }
-    /// Returns the QR factorization: `a.qr(ThinMatrices)` of `[.., M, N]` gives `[.., M, K]` and
-    /// `[.., K, N]` with K = min(M, N); `a.qr(FullMatrices)` gives `[.., M, M]` and `[.., M, N]`.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// use atmesh::typed::rules::matrices::{FullMatrices, ThinMatrices};
-    /// mesh! { struct Pod { X: 2 } }
-    /// let a = <T![f64; 4@X, 3, 2]>::iota(&Pod::mesh()?, D1);
-    /// let (q, r): (T![f64; 4@X, 3, 2], T![f64; 4@X, 2, 2]) = a.qr(ThinMatrices);
-    /// assert!(q.matmul(&r).allclose(&a)?);
-    /// let (u, s, v): (T![f64; 4@X, 3, 3], T![f64; 4@X, 2], T![f64; 4@X, 2, 2]) = a.svd(FullMatrices);
-    /// # let _ = (u, s, v);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn qr<F: FactorSizes<S>>(
-        &self,
-        factors: F,
-    ) -> (Typed<T, S::Resized<S::Rows, F::Left>, V>, Typed<T, S::Resized<F::Left, S::Columns>, V>)
-    where
-        T: Float,
-        S: Matrices,
-        V: CompleteFor<op::qr>,
-    {
-        let _ = factors;
-        let (q, r) = self.array.qr(F::FULL);
-        (Typed::from_rule_result(q), Typed::from_rule_result(r))
-    }
-    /// Returns the eigenvalues and eigenvectors of symmetric matrices.
-    ///
-    /// For matrices `[.., N, N]` they are `[.., N]` and `[.., N, N]`.
-    #[track_caller]
-    pub fn eigh(&self) -> (Typed<T, S::Vectors<S::Rows>, V>, Self)
-    where
-        T: Float,
-        S: SquareMatrices,
-        V: CompleteFor<op::eigh>,
-    {
-        let (values, vectors) = self.array.eigh();
-        (Typed::from_rule_result(values), Typed::from_rule_result(vectors))
-    }
-    /// Returns the singular value decomposition `(u, s, vᵀ)`, with sizes like those of
-    /// [`Typed::qr`].
-    #[track_caller]
-    pub fn svd<F: FactorSizes<S>>(
-        &self,
-        factors: F,
-    ) -> (
-        Typed<T, S::Resized<S::Rows, F::Left>, V>,
-        Typed<T, S::Vectors<F::Values>, V>,
-        Typed<T, S::Resized<F::Right, S::Columns>, V>,
-    )
-    where
-        T: Float,
-        S: Matrices,
-        V: CompleteFor<op::svd>,
-    {
-        let _ = factors;
-        let (u, s, v) = self.array.svd(F::FULL);
-        (Typed::from_rule_result(u), Typed::from_rule_result(s), Typed::from_rule_result(v))
-    }
     forward! {
+        /// Raises unsharded square matrices to an integer power. The type does not change.
+        pub fn matrix_power(&self, n: i64) -> Self
+        where [T: Float, S: UnshardedMatrices, V: CompleteFor<op::matrix_power>]
+            = self.array.matrix_power(n);
+        /// Returns the signs and the logarithms of the absolute values of determinants.
+        pub fn slogdet(&self) -> (Typed<T, S::Batch, V>, Typed<T, S::Batch, V>)
+        where [T: Float, S: SquareMatrices, V: CompleteFor<op::slogdet>]
+            = self.array.slogdet();
+        /// Returns the LU factorization with partial pivoting: `(lu, pivots, permutation)`.
+        ///
+        /// For matrices `[.., M, N]` the pivots are `[.., min(M, N)]` and the permutation `[..,
+        /// M]`.
+        pub fn lu(&self) -> (
+            Self,
+            Typed<i32, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>,
+            Typed<i32, S::Vectors<S::Rows>, V>,
+        )
+        where [T: Float, S: Matrices<Rows: MinSize<S::Columns>>, V: CompleteFor<op::lu>]
+            = self.array.lu();
+        /// Returns the QR factorization: `a.qr(ThinMatrices)` of `[.., M, N]` gives `[.., M, K]`
+        /// and `[.., K, N]` with K = min(M, N); `a.qr(FullMatrices)` gives `[.., M, M]` and `[..,
+        /// M, N]`.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// use atmesh::typed::rules::matrices::{FullMatrices, ThinMatrices};
+        /// mesh! { struct Pod { X: 2 } }
+        /// let a = <T![f64; 4@X, 3, 2]>::iota(&Pod::mesh()?, D1);
+        /// let (q, r): (T![f64; 4@X, 3, 2], T![f64; 4@X, 2, 2]) = a.qr(ThinMatrices);
+        /// assert!(q.matmul(&r).allclose(&a)?);
+        /// let (u, s, v) = a.svd(FullMatrices);
+        /// let _: (T![f64; 4@X, 3, 3], T![f64; 4@X, 2], T![f64; 4@X, 2, 2]) = (u, s, v);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn qr[F: FactorSizes<S>](&self, factors: F)
+            -> (Typed<T, S::Resized<S::Rows, F::Left>, V>, Typed<T, S::Resized<F::Left, S::Columns>, V>)
+        where [T: Float, S: Matrices, V: CompleteFor<op::qr>]
+            = self.array.qr(F::FULL);
+        /// Returns the eigenvalues and eigenvectors of symmetric matrices.
+        ///
+        /// For matrices `[.., N, N]` they are `[.., N]` and `[.., N, N]`.
+        pub fn eigh(&self) -> (Typed<T, S::Vectors<S::Rows>, V>, Self)
+        where [T: Float, S: SquareMatrices, V: CompleteFor<op::eigh>]
+            = self.array.eigh();
+        /// Returns the singular value decomposition `(u, s, vᵀ)`, with sizes like those of
+        /// [`Typed::qr`].
+        pub fn svd[F: FactorSizes<S>](&self, factors: F) -> (
+            Typed<T, S::Resized<S::Rows, F::Left>, V>,
+            Typed<T, S::Vectors<F::Values>, V>,
+            Typed<T, S::Resized<F::Right, S::Columns>, V>,
+        )
+        where [T: Float, S: Matrices, V: CompleteFor<op::svd>]
+            = self.array.svd(F::FULL);
         /// Returns the singular values: `[.., M, N]` gives `[.., min(M, N)]`.
         pub fn svdvals(&self) -> Typed<T, S::Vectors<<S::Rows as MinSize<S::Columns>>::Out>, V>
         where [T: Float, S: Matrices<Rows: MinSize<S::Columns>>, V: CompleteFor<op::svdvals>]

@@ -108,7 +108,7 @@ pub(super) fn next_block(from: &mut dyn Iterator<Item = Array>) -> Array {
         Array::poisoned(Error::from(fault!(Internal, "a `shard_map` returned too few arrays")))
     })
 }
-macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
+macro_rules! tuples { ($($a:ident $p:ident)+) => {
     #[allow(non_snake_case)]
     impl<M: ManualRegion, $($a: ShardMapIn<M>),+> ShardMapIn<M> for ($($a,)+) {
         type Local = ($($a::Local,)+);
@@ -128,17 +128,8 @@ macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
         }
         fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global { ($($a::arrays(from),)+) }
     }
-)* } }
-tuples! {
-    A P;
-    A P B Q;
-    A P B Q C R;
-    A P B Q C R E S;
-    A P B Q C R E S F T;
-    A P B Q C R E S F T G U;
-    A P B Q C R E S F T G U H V;
-    A P B Q C R E S F T G U H V I W;
-}
+} }
+prefixes! { tuples [A P] (B Q) (C R) (E S) (F T) (G U) (H V) (I W) }
 
 impl<M: ManualRegion, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
     type Local = [A::Local; N];
@@ -297,7 +288,7 @@ fn axis_set(of: &[&'static str]) -> Axes {
     of.iter().map(|a| (*a).into()).collect()
 }
 
-fn shard_axes<A: Shard>() -> Axes {
+pub(super) fn shard_axes<A: Shard>() -> Axes {
     A::AXES.iter().map(|a| a.0.into()).collect()
 }
 
@@ -323,37 +314,25 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         pub fn pmin[A: VaryingAxes<V>](&self, axes: A) -> Typed<T, S, A::Removed>
         where [V: CompleteFor<op::pmin>]
             = self.array.pmin(axis_set(A::NAMES));
-    }
-    /// Sums over one or several mesh axes. Each device keeps its block of the sum along dim `I`.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 4 } }
-    /// let x = <T![f32; 16@(X, Y), 3]>::ones(&Pod::mesh()?);
-    /// let eight: T![f32; 16@(X, Y), 3] = Pod.shard_map((x,), P![(X, Y), _], |(x,)| {
-    ///     let all: T![f32; 16, 3; V: (X, Y)] = x.all_gather((X, Y), D0); // the major axis first
-    ///     all.psum_scatter((X, Y), D0)
-    /// });
-    /// assert_eq!(eight.to_vec()?, [8.0; 48]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn psum_scatter<A: Shard + VaryingAxes<V>, I: DimNumber>(
-        &self,
-        axes: A,
-        dim: I,
-    ) -> Typed<T, S::Out, V>
-    where
-        T: Number,
-        V: CompleteFor<op::psum_scatter>,
-        S: ScatterAt<A, I::D>,
-    {
-        let _ = (axes, dim);
-        Typed::from_rule_result(
-            self.array.psum_scatter(axis_set(A::NAMES), CollectiveDim::tiled(I::NUMBER as i32)),
-        )
-    }
-    forward! {
+        /// Sums over one or several mesh axes. Each device keeps its block of the sum along dim
+        /// `I`.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 4 } }
+        /// let x = <T![f32; 16@(X, Y), 3]>::ones(&Pod::mesh()?);
+        /// let eight: T![f32; 16@(X, Y), 3] = Pod.shard_map((x,), P![(X, Y), _], |(x,)| {
+        ///     // the major axis first
+        ///     let all: T![f32; 16, 3; V: (X, Y)] = x.all_gather((X, Y), D0);
+        ///     all.psum_scatter((X, Y), D0)
+        /// });
+        /// assert_eq!(eight.to_vec()?, [8.0; 48]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn psum_scatter[A: Shard + VaryingAxes<V>, I: DimNumber](&self, axes: A, dim: I)
+            -> Typed<T, S::Out, V>
+        where [T: Number, V: CompleteFor<op::psum_scatter>, S: ScatterAt<A, I::D>]
+            = self.array.psum_scatter(axis_set(A::NAMES), CollectiveDim::tiled(I::NUMBER as i32));
         /// Concatenates the blocks of the devices along one or several mesh axes, along dim `I`.
         ///
         /// The result's type still varies over these axes.
@@ -361,30 +340,20 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, S::Out, A::Out>
         where [V: CompleteFor<op::all_gather>, S: GatherAt<A, I::D>]
             = self.array.all_gather(shard_axes::<A>(), CollectiveDim::tiled(I::NUMBER as i32));
-    }
-    /// Splits dim `I` over the devices along the mesh axes, and concatenates along dim `J`.
-    ///
-    /// Each device sends one piece of dim `I` to every device along the axes, and concatenates the
-    /// pieces that it receives.
-    #[track_caller]
-    pub fn all_to_all<A: Shard + AddTo<V>, const I: usize, const J: usize>(
-        &self,
-        axes: A,
-        split: D<I>,
-        concat: D<J>,
-    ) -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
-    where
-        V: CompleteFor<op::all_to_all>,
-        D<I>: super::shape::OtherDim<D<J>>,
-        S: ScatterAt<A, D<I>>,
-        S::Out: GatherAt<A, D<J>>,
-    {
-        let _ = (axes, split, concat);
-        Typed::from_rule_result(
-            self.array.all_to_all(shard_axes::<A>(), AllToAll::split(I as i32).concat(J as i32)),
-        )
-    }
-    forward! {
+        /// Splits dim `I` over the devices along the mesh axes, and concatenates along dim `J`.
+        ///
+        /// Each device sends one piece of dim `I` to every device along the axes, and concatenates
+        /// the pieces that it receives.
+        pub fn all_to_all[A: Shard + AddTo<V>, const I: usize, const J: usize]
+            (&self, axes: A, split: D<I>, concat: D<J>)
+            -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
+        where [
+            V: CompleteFor<op::all_to_all>,
+            D<I>: super::shape::OtherDim<D<J>>,
+            S: ScatterAt<A, D<I>>,
+            S::Out: GatherAt<A, D<J>>,
+        ]
+            = self.array.all_to_all(shard_axes::<A>(), AllToAll::split(I as i32).concat(J as i32));
         /// Sends each device's value to another device along a mesh axis.
         ///
         /// `how` is a [`Permutation`], or pairs of a source and a target. A device that receives

@@ -103,7 +103,7 @@ macro_rules! forward { ($(
     {
         $(let _ = &$arg;)*
         $(let $variable = $init;)*
-        Typed::from_rule_result(checked!($result $(=> $checked)?))
+        $crate::api::typed::sealed::FromResults::from_results(checked!($result $(=> $checked)?))
     }
 )*} }
 /// Evaluates to a value, or to a value after `=>` if the check before it succeeds.
@@ -249,10 +249,34 @@ impl<T, S, V> std::fmt::Debug for Typed<T, S, V> {
 }
 
 mod sealed {
+    use crate::api::array::Array;
+
     /// Creates a typed array from an untyped one, without a check. The trait is sealed, so that
     /// only the rules and the checked conversions create typed arrays.
     pub trait FromRule {
-        fn from_rule(array: crate::api::array::Array) -> Self;
+        fn from_rule(array: Array) -> Self;
+    }
+    /// Creates the typed results of an untyped operation: one array, or a tuple.
+    pub(super) trait FromResults<R> {
+        fn from_results(results: R) -> Self;
+    }
+    impl<A: FromRule> FromResults<Array> for A {
+        #[track_caller]
+        fn from_results(result: Array) -> A {
+            A::from_rule(result)
+        }
+    }
+    impl<A: FromRule, B: FromRule> FromResults<(Array, Array)> for (A, B) {
+        #[track_caller]
+        fn from_results((a, b): (Array, Array)) -> (A, B) {
+            (A::from_rule(a), B::from_rule(b))
+        }
+    }
+    impl<A: FromRule, B: FromRule, C: FromRule> FromResults<(Array, Array, Array)> for (A, B, C) {
+        #[track_caller]
+        fn from_results((a, b, c): (Array, Array, Array)) -> (A, B, C) {
+            (A::from_rule(a), B::from_rule(b), C::from_rule(c))
+        }
     }
 }
 impl<T: Element, S: Shape, V: Sets> sealed::FromRule for Typed<T, S, V> {

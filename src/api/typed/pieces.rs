@@ -39,7 +39,7 @@ pub trait SplitPieces<T, S, V, I>: Sealed {
     #[doc(hidden)]
     fn wrapped(pieces: impl FnMut() -> Array) -> Self::Arrays;
 }
-macro_rules! several { ($($first:ident $($a:ident)+ [$($n:tt)+];)*) => { $(
+macro_rules! several { ($first:ident $zero:tt $($a:ident $n:tt)+) => {
     impl<I, $first: TypedArray, $($a: TypedArray<Elem: SameElem<$first::Elem>>),+> ConcatOperands<I> for (&$first, $(&$a),+)
     where
         ($first::Shape, $($a::Shape),+): ConcatShapes<I>,
@@ -49,15 +49,12 @@ macro_rules! several { ($($first:ident $($a:ident)+ [$($n:tt)+];)*) => { $(
         type Shape = <($first::Shape, $($a::Shape),+) as ConcatShapes<I>>::Out;
         type Sets = <($first::Sets, $($a::Sets),+) as ConcatSets>::Out;
         fn arrays(&self) -> Vec<&Array> {
-            vec![$(self.$n.as_untyped()),+]
+            vec![self.$zero.as_untyped(), $(self.$n.as_untyped()),+]
         }
     }
-)* } }
-several! {
-    A B [0 1]; A B C [0 1 2]; A B C D [0 1 2 3]; A B C D E [0 1 2 3 4]; A B C D E F [0 1 2 3 4 5];
-    A B C D E F G [0 1 2 3 4 5 6]; A B C D E F G H [0 1 2 3 4 5 6 7];
-}
-macro_rules! pieces { ($($($a:ident $shape:ident)+;)*) => { $(
+} }
+prefixes! { several [A 0 B 1] (C 2) (D 3) (E 4) (F 5) (G 6) (H 7) }
+macro_rules! pieces { ($($a:ident $shape:ident)+) => {
     impl<T: Element, S: DimAccess<I>, V: Sets, I, $($a: Size, $shape: Shape),+> SplitPieces<T, S, V, I> for ($($a,)+)
     where
         ($($a,)+): SplitShapes<I, S, Out = ($($shape,)+)>,
@@ -68,12 +65,8 @@ macro_rules! pieces { ($($($a:ident $shape:ident)+;)*) => { $(
             ($(Typed::<T, $shape, V>::from_rule_result(pieces()),)+)
         }
     }
-)* } }
-pieces! {
-    A R1 B R2; A R1 B R2 C R3; A R1 B R2 C R3 D R4; A R1 B R2 C R3 D R4 E R5;
-    A R1 B R2 C R3 D R4 E R5 F R6; A R1 B R2 C R3 D R4 E R5 F R6 G R7;
-    A R1 B R2 C R3 D R4 E R5 F R6 G R7 H R8;
-}
+} }
+prefixes! { pieces [A R1 B R2] (C R3) (D R4) (E R5) (F R6) (G R7) (H R8) }
 
 /// Concatenates two to eight typed arrays along a dim: `concat((&a, &b, &c), D1)`.
 ///
@@ -160,11 +153,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         /// ```
         pub fn slice_by[A: Size, B: Size, K: Size, I: DimNumber](&self, at: I)
             -> Typed<T, StridedSlice<S, I::D, A, B, K>, V>
-        where [
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: StridedDim<A, B, K>,
-            StridedSlice<S, I::D, A, B, K>: Shape,
-        ]
+        where [S: DimAccess<I::D, Dim: StridedDim<A, B, K>>, StridedSlice<S, I::D, A, B, K>: Shape]
             = sliced(&self.array, S::DIMS.len(), I::NUMBER, [A::VALUE, B::VALUE], step),
                 with step = K::VALUE.map(|k| k as i64);
     }

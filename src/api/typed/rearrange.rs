@@ -6,7 +6,7 @@ use super::rules::reshape_dims::UnshardedDim;
 use super::rules::slice::PadDim;
 use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Insert, Shape, TDim};
-use super::shapes::{DimAt, ReplaceDim};
+use super::shapes::{DimAt, ReplaceDim, for_dim};
 use super::size::{KnownSize, Size, value_of};
 use super::{Float, Integer, Number, Summed, Typed, TypedArray, op};
 use crate::api::array::PadMode;
@@ -60,42 +60,30 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         pub fn repeat[K: KnownSize, I: DimNumber](&self, along: I)
             -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as RepeatDim<K>>::Out>, V>
         where [
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: RepeatDim<K>,
+            S: DimAccess<I::D, Dim: RepeatDim<K>>,
             ReplaceDim<S, I::D, <DimAt<S, I::D> as RepeatDim<K>>::Out>: Shape,
             V: CompleteFor<op::repeat>,
         ]
             = self.array.repeat(K::VALUE.unwrap_or(1), I::NUMBER as i32);
-    }
-    /// Repeats element k along an unsharded dim `counts[k]` times, to a total size of `K`.
-    ///
-    /// `counts` is a vector of integers with the same dim.
-    /// See [`Array::repeat_by`](crate::Array::repeat_by).
-    #[track_caller]
-    pub fn repeat_by<K: KnownSize, R: TypedArray<Elem: Integer>, I: DimNumber>(
-        &self,
-        counts: &R,
-        along: I,
-    ) -> Typed<T, ReplaceDim<S, I::D, TDim<K>>, JoinOf<V, R::Sets>>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        R::Shape: SameShape<(DimAt<S, I::D>,)>,
-        R::Sets: JoinRhs<V>,
-        ReplaceDim<S, I::D, TDim<K>>: Shape,
-    {
-        let _ = along;
-        let total = const { value_of::<K>() };
-        Typed::from_rule_result(self.array.repeat_by(counts.as_untyped(), total, I::NUMBER as i32))
-    }
-    forward! {
+        /// Repeats element k along an unsharded dim `counts[k]` times, to a total size of `K`.
+        ///
+        /// `counts` is a vector of integers with the same dim.
+        /// See [`Array::repeat_by`](crate::Array::repeat_by).
+        pub fn repeat_by[K: KnownSize, R: TypedArray<Elem: Integer>, I: DimNumber](&self, counts: &R, along: I)
+            -> Typed<T, ReplaceDim<S, I::D, TDim<K>>, JoinOf<V, R::Sets>>
+        where [
+            S: DimAccess<I::D, Dim: UnshardedDim>,
+            R::Shape: SameShape<(DimAt<S, I::D>,)>,
+            R::Sets: JoinRhs<V>,
+            ReplaceDim<S, I::D, TDim<K>>: Shape,
+        ]
+            = self.array.repeat_by(counts.as_untyped(), const { value_of::<K>() }, I::NUMBER as i32);
         /// Computes the `K`-th differences along an unsharded dim, which becomes shorter by `K`.
         pub fn diff[K: KnownSize, I: DimNumber](&self, along: I)
             -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as DiffDim<K>>::Out>, V>
         where [
             T: Number,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: DiffDim<K>,
+            S: DimAccess<I::D, Dim: DiffDim<K>>,
             ReplaceDim<S, I::D, <DimAt<S, I::D> as DiffDim<K>>::Out>: Shape,
             V: CompleteFor<op::diff>,
         ]
@@ -126,27 +114,19 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = along;
         self.array.unstack(I::NUMBER as i32).into_iter().map(Typed::from_rule_result).collect()
     }
-    /// Pads an unsharded dim with elements of the array: `A` before and `B` after.
-    ///
-    /// The mode says which elements: `x.pad_with::<N![1], N![1], _>(D0, PadMode::Edge)`.
-    #[track_caller]
-    pub fn pad_with<A: Size, B: Size, I: DimNumber>(
-        &self,
-        at: I,
-        mode: PadMode,
-    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: PadDim<A, B>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
-        V: CompleteFor<op::pad_with>,
-    {
-        let _ = at;
-        let mut widths = vec![(0, 0); S::DIMS.len()];
-        widths[I::NUMBER] = const { (value_of::<A>(), value_of::<B>()) };
-        Typed::from_rule_result(self.array.pad_with(widths, mode))
-    }
     forward! {
+        /// Pads an unsharded dim with elements of the array: `A` before and `B` after.
+        ///
+        /// The mode says which elements: `x.pad_with::<N![1], N![1], _>(D0, PadMode::Edge)`.
+        pub fn pad_with[A: Size, B: Size, I: DimNumber](&self, at: I, mode: PadMode)
+            -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
+        where [
+            S: DimAccess<I::D, Dim: PadDim<A, B>>,
+            ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
+            V: CompleteFor<op::pad_with>,
+        ]
+            = self.array.pad_with(for_dim::<S, I, _>(widths, (0, 0)), mode),
+                with widths = const { (value_of::<A>(), value_of::<B>()) };
         /// Sums the `k`-th diagonals of the last two dims, which are removed, sharded or not.
         ///
         /// ```

@@ -140,67 +140,63 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     {
         Typed::from_rule_result(reshape::<T, S, R, V>(&self.array))
     }
-    /// Splits a dim into two factors, of which the first keeps the sharding.
-    ///
-    /// For example: `x.split_dim::<N![32], N![128], _>(D1)`. The sizes are numbers, or names made
-    /// by `dim!`; a generic function has the bound [`ProductIs`](super::size::ProductIs).
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2 } }
-    /// dim!(Embed = 12);
-    /// let x = <T![f32; 4, Embed@X]>::ones(&Pod::mesh()?);
-    /// let heads: T![f32; 4, 2@X, 6] = x.split_dim::<N![2], N![6], _>(D1);
-    /// let back: T![f32; 4, 12@X] = heads.merge_dims(D1);
-    /// # let _ = back;
-    ///
-    /// // heads of a width of `H` times `K`
-    /// fn split<D: ProductIs<H, K>, H: Size, K: Size>(x: &T![f32; 4, D]) -> T![f32; 4, H, K] {
-    ///     x.split_dim::<H, K, _>(D1)
-    /// }
-    /// let wide: T![f32; 4, 3, 4] = split(&back.reshard(P![_, _]));
-    /// # let _ = wide;
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn split_dim<A: Size, B: Size, I: DimNumber>(&self, at: I) -> Typed<T, SplitDim<S, I::D, A, B>, V>
-    where
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: Factored<A, B>,
-        ReplaceDim<S, I::D, <DimAt<S, I::D> as Factored<A, B>>::Minor>:
-            Insert<I::D, <DimAt<S, I::D> as Factored<A, B>>::Major>,
-    {
-        let _ = at;
-        Typed::from_rule_result(split_dim::<S, SplitDim<S, I::D, A, B>, V, A, B>(&self.array, I::NUMBER))
-    }
-    /// Merges dim `at` and the next one.
-    ///
-    /// If the next dim is sharded, dim `at` must be sharded too, over other axes. The size of the
-    /// merged dim is the product of both: a number, or a
-    /// [`SizeProduct`](super::size::SizeProduct) that prints as `Batch*Seq`.
-    ///
-    /// ```
-    /// use atmesh::typed::{prelude::*, size::SizeProduct};
-    /// mesh! { struct Pod { X: 2 } }
-    /// dim!(Batch);
-    /// dim!(Seq);
-    /// let x = <T![f32; 4@X, 3, 5]>::ones(&Pod::mesh()?).untyped();
-    /// let tokens = x.typed::<T![f32; Batch@X, Seq, 5]>()?.merge_dims(D0);
-    /// let tokens: T![f32; SizeProduct<Batch, Seq>@X, 5] = tokens;
-    /// assert_eq!(<T![f32; SizeProduct<Batch, Seq>@X, 5]>::type_text(), "float32[Batch*Seq@X,5]");
-    /// assert_eq!(tokens.to_vec()?.len(), 60);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn merge_dims<I: DimNumber + NextDim>(&self, at: I) -> Typed<T, MergeDims<S, I>, V>
-    where
-        S: DimAccess<I::D> + DimAccess<I::Next>,
-        DimAt<S, I::D>: MergeDim<DimAt<S, I::Next>>,
-        RemoveDim<S, I::Next>: DimAccess<I::D>,
-        MergeDims<S, I>: Shape,
-    {
-        let _ = at;
-        Typed::from_rule_result(merge_dims::<MergeDims<S, I>, V>(&self.array, I::NUMBER))
+    forward! {
+        /// Splits a dim into two factors, of which the first keeps the sharding.
+        ///
+        /// For example: `x.split_dim::<N![32], N![128], _>(D1)`. The sizes are numbers, or names
+        /// made by `dim!`; a generic function has the bound [`ProductIs`](super::size::ProductIs).
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2 } }
+        /// dim!(Embed = 12);
+        /// let x = <T![f32; 4, Embed@X]>::ones(&Pod::mesh()?);
+        /// let heads: T![f32; 4, 2@X, 6] = x.split_dim::<N![2], N![6], _>(D1);
+        /// let back: T![f32; 4, 12@X] = heads.merge_dims(D1);
+        /// # let _ = back;
+        ///
+        /// // heads of a width of `H` times `K`
+        /// fn split<D: ProductIs<H, K>, H: Size, K: Size>(x: &T![f32; 4, D]) -> T![f32; 4, H, K] {
+        ///     x.split_dim::<H, K, _>(D1)
+        /// }
+        /// let wide: T![f32; 4, 3, 4] = split(&back.reshard(P![_, _]));
+        /// # let _ = wide;
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn split_dim[A: Size, B: Size, I: DimNumber](&self, at: I) -> Typed<T, SplitDim<S, I::D, A, B>, V>
+        where [
+            S: DimAccess<I::D, Dim: Factored<A, B>>,
+            ReplaceDim<S, I::D, <DimAt<S, I::D> as Factored<A, B>>::Minor>:
+                Insert<I::D, <DimAt<S, I::D> as Factored<A, B>>::Major>,
+        ]
+            = split_dim::<S, SplitDim<S, I::D, A, B>, V, A, B>(&self.array, I::NUMBER);
+        /// Merges dim `at` and the next one.
+        ///
+        /// If the next dim is sharded, dim `at` must be sharded too, over other axes. The size of
+        /// the merged dim is the product of both: a number, or a
+        /// [`SizeProduct`](super::size::SizeProduct) that prints as `Batch*Seq`.
+        ///
+        /// ```
+        /// use atmesh::typed::{prelude::*, size::SizeProduct};
+        /// mesh! { struct Pod { X: 2 } }
+        /// dim!(Batch);
+        /// dim!(Seq);
+        /// let x = <T![f32; 4@X, 3, 5]>::ones(&Pod::mesh()?).untyped();
+        /// let tokens = x.typed::<T![f32; Batch@X, Seq, 5]>()?.merge_dims(D0);
+        /// let tokens: T![f32; SizeProduct<Batch, Seq>@X, 5] = tokens;
+        /// type Merged = T![f32; SizeProduct<Batch, Seq>@X, 5];
+        /// assert_eq!(Merged::type_text(), "float32[Batch*Seq@X,5]");
+        /// assert_eq!(tokens.to_vec()?.len(), 60);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn merge_dims[I: DimNumber + NextDim](&self, at: I) -> Typed<T, MergeDims<S, I>, V>
+        where [
+            S: DimAccess<I::D> + DimAccess<I::Next>,
+            DimAt<S, I::D>: MergeDim<DimAt<S, I::Next>>,
+            RemoveDim<S, I::Next>: DimAccess<I::D>,
+            MergeDims<S, I>: Shape,
+        ]
+            = merge_dims::<MergeDims<S, I>, V>(&self.array, I::NUMBER);
     }
 }
 /// The shape with dim `I` split into `A` and `B`.

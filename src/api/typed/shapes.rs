@@ -15,6 +15,12 @@ pub type ReplaceDim<S, I, Q> = <S as DimAccess<I>>::Put<Q>;
 pub type DimAt<S, I> = <S as DimAccess<I>>::Dim;
 type ConcatShape<S, R, I> = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>>>::Out>;
 type RemoveDim<S, I> = <S as DimAccess<I>>::Removed;
+/// Returns `value` for dim `I`, and `other` for the other dims.
+pub(super) fn for_dim<S: Shape, I: DimNumber, A: Clone>(value: A, other: A) -> Vec<A> {
+    let mut all = vec![other; S::DIMS.len()];
+    all[I::NUMBER] = value;
+    all
+}
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     forward! {
@@ -34,17 +40,10 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         /// ```
         pub fn reshard[P: ReshardTo<S, V>](&self, spec: P) -> Typed<T, P::Shape, P::Sets>
             = self.array.reshard(convert::spec::<P::Shape, P::Sets>());
-    }
-    /// Permutes the dims: `x.transpose((D1, D0))`.
-    #[track_caller]
-    pub fn transpose<P>(&self, order: P) -> Typed<T, S::Out, V>
-    where
-        S: Permute<P>,
-    {
-        let _ = order;
-        self.permuted::<P>()
-    }
-    forward! {
+        /// Permutes the dims: `x.transpose((D1, D0))`.
+        pub fn transpose[P](&self, order: P) -> Typed<T, S::Out, V>
+        where [S: Permute<P>]
+            = self.array.transpose(S::ORDER);
         /// Permutes the dims like [`Typed::transpose`], with the order as a type parameter only.
         #[doc(hidden)]
         pub fn permuted[P](&self) -> Typed<T, S::Out, V>
@@ -85,9 +84,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, ConcatShape<S, R::Shape, I::D>, AddOf<V, R::Sets>>
         where [
             R::Sets: AddRhs<V>,
-            S: DimAccess<I::D>,
+            S: DimAccess<I::D, Dim: JoinDim<DimAt<R::Shape, I::D>>>,
             R::Shape: DimAccess<I::D> + EqualExceptDim<I::D, S>,
-            DimAt<S, I::D>: JoinDim<DimAt<R::Shape, I::D>>,
             ConcatShape<S, R::Shape, I::D>: Shape,
         ]
             = concat([&self.array, b.as_untyped()], I::NUMBER as i32);

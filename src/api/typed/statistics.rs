@@ -5,24 +5,19 @@ use super::sets::{CompleteFor, JoinOf, JoinRhs, Sets};
 use super::shape::{DimAccess, DimNumber, Shape};
 use super::{
     Float, SameElem, Typed, TypedArray, op, reductions::dims, rules::reduce::ReduceDims,
-    rules::reshape_dims::UnshardedDim, shapes::DimAt,
+    rules::reshape_dims::UnshardedDim,
 };
 use crate::core::Element;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Returns the `q`-th percentile along an unsharded dim, which is removed.
-    ///
-    /// `q` is from 0 to 100.
-    #[track_caller]
-    pub fn percentile<I: DimNumber>(&self, q: f64, along: I) -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
-    where
-        T: Float,
-        S: DimAccess<I::D>,
-        DimAt<S, I::D>: UnshardedDim,
-        V: CompleteFor<op::percentile>,
-    {
-        let _ = along;
-        Typed::from_rule_result(self.array.percentile(q, I::NUMBER as i32))
+    forward! {
+        /// Returns the `q`-th percentile along an unsharded dim, which is removed.
+        ///
+        /// `q` is from 0 to 100.
+        pub fn percentile[I: DimNumber](&self, q: f64, along: I)
+            -> Typed<T, <S as DimAccess<I::D>>::Removed, V>
+        where [T: Float, S: DimAccess<I::D, Dim: UnshardedDim>, V: CompleteFor<op::percentile>]
+            = self.array.percentile(q, I::NUMBER as i32);
     }
 }
 macro_rules! of_rows { ($($(#[$doc:meta])* $name:ident;)*) => {

@@ -47,8 +47,6 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, <R::Shape as KronRhs<S>>::Out, MulOf<V, R::Sets>>
         where [T: Number, R::Shape: KronRhs<S>, R::Sets: MulRhs<V>]
             = self.array.kron(b.as_untyped());
-    }
-    forward! {
         /// Computes the cross products of vectors with three elements along a dim.
         ///
         /// Both arrays have one shape and sharding, which is that of the result.
@@ -56,16 +54,13 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, S, MulOf<V, R::Sets>>
         where [
             T: Number,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: ThreeDim,
+            S: DimAccess<I::D, Dim: ThreeDim>,
             R::Shape: SameShape<S>,
             R::Sets: MulRhs<V>,
             V: CompleteFor<op::cross>,
         ]
             = equal_sizes::alike::<S>("cross", &[&self.array, b]) => self.array.cross(b, I::NUMBER as i32),
                 with b = b.as_untyped();
-    }
-    forward! {
         /// Evaluates a polynomial at each element. Shape and sharding do not change.
         ///
         /// The coefficients are an unsharded vector, the one of the highest power first.
@@ -83,26 +78,19 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, S, JoinOf<V, R::Sets>>
         where [T: Number, R::Shape: UnshardedVector, R::Sets: JoinRhs<V>]
             = self.array.polyval(coefficients.as_untyped());
-    }
-    /// Interpolates between the points (`xs`, `ys`), two unsharded vectors of one size.
-    ///
-    /// Shape and sharding do not change.
-    #[track_caller]
-    pub fn interp<R: TypedArray<Elem: SameElem<T>>, Q: TypedArray<Elem: SameElem<T>>>(
-        &self,
-        xs: &R,
-        ys: &Q,
-    ) -> Typed<T, S, JoinOf<JoinOf<V, R::Sets>, Q::Sets>>
-    where
-        T: Float,
-        R::Shape: UnshardedVector,
-        Q::Shape: SameShape<R::Shape>,
-        R::Sets: JoinRhs<V>,
-        Q::Sets: JoinRhs<JoinOf<V, R::Sets>>,
-    {
-        Typed::from_rule_result(self.array.interp(xs.as_untyped(), ys.as_untyped()))
-    }
-    forward! {
+        /// Interpolates between the points (`xs`, `ys`), two unsharded vectors of one size.
+        ///
+        /// Shape and sharding do not change.
+        pub fn interp[R: TypedArray<Elem: SameElem<T>>, Q: TypedArray<Elem: SameElem<T>>](&self, xs: &R, ys: &Q)
+            -> Typed<T, S, JoinOf<JoinOf<V, R::Sets>, Q::Sets>>
+        where [
+            T: Float,
+            R::Shape: UnshardedVector,
+            Q::Shape: SameShape<R::Shape>,
+            R::Sets: JoinRhs<V>,
+            Q::Sets: JoinRhs<JoinOf<V, R::Sets>>,
+        ]
+            = self.array.interp(xs.as_untyped(), ys.as_untyped());
         /// Returns the positions at which to insert the elements of `x` into this sorted vector.
         ///
         /// The vector is unsharded. The result has the shape and sharding of `x`.
@@ -142,8 +130,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
             -> Typed<T, S, JoinOf<V, R::Sets>>
         where [
             T: Float,
-            S: DimAccess<I::D>,
-            DimAt<S, I::D>: UnshardedDim,
+            S: DimAccess<I::D, Dim: UnshardedDim>,
             R::Shape: SameShape<S>,
             R::Sets: JoinRhs<V>,
         ]
@@ -164,20 +151,13 @@ impl<T: Element, S: Shape> Typed<T, S> {
             -> Typed<R::Elem, (TDim<K>,)>
         where [T: Integer, R::Elem: Number, R::Shape: SameShape<S>]
             = self.array.bincount_weighted(weights.as_untyped(), const { value_of::<K>() });
-    }
-    /// Counts elements in `K` equal intervals of `range`; returns the counts and the bin edges.
-    ///
-    /// Both are unsharded.
-    #[track_caller]
-    pub fn histogram<K: KnownSize + BinCount>(
-        &self,
-        range: std::ops::Range<f64>,
-    ) -> (Typed<i32, (TDim<K>,)>, Typed<T, (TDim<K::Bounds>,)>)
-    where
-        T: Float,
-    {
-        let (counts, edges) = self.array.histogram(const { value_of::<K>() }, range);
-        (Typed::from_rule_result(counts), Typed::from_rule_result(edges))
+        /// Counts elements in `K` equal intervals of `range`; returns the counts and the bin edges.
+        ///
+        /// Both are unsharded.
+        pub fn histogram[K: KnownSize + BinCount](&self, range: std::ops::Range<f64>)
+            -> (Typed<i32, (TDim<K>,)>, Typed<T, (TDim<K::Bounds>,)>)
+        where [T: Float]
+            = self.array.histogram(const { value_of::<K>() }, range);
     }
 }
 

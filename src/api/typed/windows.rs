@@ -24,77 +24,55 @@ fn options<St: Shape, P: WindowPadding>() -> WindowOptions {
 /// The result of a convolution of a `Typed<T, S, V>` by an `R`.
 pub type ConvResult<T, S, V, R, St, P> =
     Typed<T, <<R as TypedArray>::Shape as ConvRhs<S, St, P>>::Out, ProductOf<V, <R as TypedArray>::Sets>>;
+/// The shape of a convolution whose sharding a spec `Q` states.
+type ConvToOf<S, R, Q> = <<R as TypedArray>::Shape as ConvToRhs<S, Q>>::Out;
 
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// Convolves the array with a filter, without padding and with stride 1.
-    ///
-    /// The array is `[batch, features, ..]`, the filter `[output features, features, ..]`. Batch,
-    /// output features and spatial dims keep their sharding: a spatial dim of size n becomes one of
-    /// n − k + 1, which the mesh axes that shard it must divide. Features are contracted as in
-    /// [`Typed::matmul`]; the filter's spatial dims are unsharded.
-    ///
-    /// ```
-    /// use atmesh::typed::prelude::*;
-    /// mesh! { struct Pod { X: 2, Y: 2 } }
-    /// let pod = Pod::mesh()?;
-    /// let x = <T![f32; 4@X, 3, 10, 10@Y]>::ones(&pod);
-    /// let w = <T![f32; 8, 3, 3, 3]>::ones(&pod);
-    /// let valid: T![f32; 4@X, 8, 8, 8@Y] = x.conv(&w);
-    /// let same: T![f32; 4@X, 8, 10, 10@Y] = x.conv_with(&w, Strides::<S![1, 1]>::same());
-    /// let halves: T![f32; 4@X, 8, 4, 4@Y] = valid.max_pool::<S![2, 2]>();
-    /// assert_eq!((valid.to_vec()?[0], same.to_vec()?[0], halves.to_vec()?[0]), (27.0, 12.0, 27.0));
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn conv<R: TypedArray<Elem: SameElem<T>>>(&self, w: &R) -> ConvResult<T, S, V, R, (), ValidWindows>
-    where
-        T: Number,
-        R::Shape: ConvRhs<S, (), ValidWindows>,
-        R::Sets: ProductRhs<V>,
-    {
-        Typed::from_rule_result(self.array.conv(w.as_untyped()))
-    }
-    /// Runs [`Typed::conv`] with strides and padding: `Strides::<S![2, 2]>::same()`.
-    ///
-    /// A spatial dim of size n becomes one of ⌈n / stride⌉ with `same()`, which pads, and of
-    /// ⌊(n − k) / stride⌋ + 1 with `valid()`.
-    #[track_caller]
-    pub fn conv_with<R: TypedArray<Elem: SameElem<T>>, St: Shape, P: WindowPadding>(
-        &self,
-        w: &R,
-        how: Strides<St, P>,
-    ) -> ConvResult<T, S, V, R, St, P>
-    where
-        T: Number,
-        R::Shape: ConvRhs<S, St, P>,
-        R::Sets: ProductRhs<V>,
-    {
-        let _ = how;
-        let options = ConvOptions::default().strides(sizes::<St>()).padding(padding::<P>());
-        Typed::from_rule_result(self.array.conv_with(w.as_untyped(), options))
-    }
-    /// Runs [`Typed::conv`] with the result sharded as `out`.
-    #[track_caller]
-    pub fn conv_to<R: TypedArray<Elem: SameElem<T>>, Q>(
-        &self,
-        w: &R,
-        out: Q,
-    ) -> Typed<
-        T,
-        <R::Shape as ConvToRhs<S, Q>>::Out,
-        <Q as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out,
-    >
-    where
-        T: Number,
-        R::Shape: ConvToRhs<S, Q>,
-        R::Sets: ProductRhs<V>,
-        Q: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
-    {
-        let _ = out;
-        let spec = convert::spec::<<R::Shape as ConvToRhs<S, Q>>::Out, Q::Out>();
-        Typed::from_rule_result(self.array.conv_to(w.as_untyped(), spec))
-    }
     forward! {
+        /// Convolves the array with a filter, without padding and with stride 1.
+        ///
+        /// The array is `[batch, features, ..]`, the filter `[output features, features, ..]`.
+        /// Batch, output features and spatial dims keep their sharding: a spatial dim of size n
+        /// becomes one of n − k + 1, which the mesh axes that shard it must divide. Features are
+        /// contracted as in [`Typed::matmul`]; the filter's spatial dims are unsharded.
+        ///
+        /// ```
+        /// use atmesh::typed::prelude::*;
+        /// mesh! { struct Pod { X: 2, Y: 2 } }
+        /// let pod = Pod::mesh()?;
+        /// let x = <T![f32; 4@X, 3, 10, 10@Y]>::ones(&pod);
+        /// let w = <T![f32; 8, 3, 3, 3]>::ones(&pod);
+        /// let valid: T![f32; 4@X, 8, 8, 8@Y] = x.conv(&w);
+        /// let same: T![f32; 4@X, 8, 10, 10@Y] = x.conv_with(&w, Strides::<S![1, 1]>::same());
+        /// let halves: T![f32; 4@X, 8, 4, 4@Y] = valid.max_pool::<S![2, 2]>();
+        /// assert_eq!((valid.to_vec()?[0], same.to_vec()?[0]), (27.0, 12.0));
+        /// assert_eq!(halves.to_vec()?[0], 27.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn conv[R: TypedArray<Elem: SameElem<T>>](&self, w: &R)
+            -> ConvResult<T, S, V, R, (), ValidWindows>
+        where [T: Number, R::Shape: ConvRhs<S, (), ValidWindows>, R::Sets: ProductRhs<V>]
+            = self.array.conv(w.as_untyped());
+        /// Runs [`Typed::conv`] with strides and padding: `Strides::<S![2, 2]>::same()`.
+        ///
+        /// A spatial dim of size n becomes one of ⌈n / stride⌉ with `same()`, which pads, and of
+        /// ⌊(n − k) / stride⌋ + 1 with `valid()`.
+        pub fn conv_with[R: TypedArray<Elem: SameElem<T>>, St: Shape, P: WindowPadding]
+            (&self, w: &R, how: Strides<St, P>)
+            -> ConvResult<T, S, V, R, St, P>
+        where [T: Number, R::Shape: ConvRhs<S, St, P>, R::Sets: ProductRhs<V>]
+            = self.array.conv_with(w.as_untyped(), options),
+                with options = ConvOptions::default().strides(sizes::<St>()).padding(padding::<P>());
+        /// Runs [`Typed::conv`] with the result sharded as `out`.
+        pub fn conv_to[R: TypedArray<Elem: SameElem<T>>, Q](&self, w: &R, out: Q)
+            -> Typed<T, ConvToOf<S, R, Q>, <Q as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
+        where [
+            T: Number,
+            R::Shape: ConvToRhs<S, Q>,
+            R::Sets: ProductRhs<V>,
+            Q: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
+        ]
+            = self.array.conv_to(w.as_untyped(), convert::spec::<ConvToOf<S, R, Q>, Q::Out>());
         /// Computes a transposed convolution with stride 1: over all windows that touch the array.
         ///
         /// A spatial dim of size n becomes one of n + k − 1; otherwise it is like [`Typed::conv`].
@@ -105,36 +83,43 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
 }
 
-macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $with:ident $bound:ident;)*) => {
+/// Defines reductions of windows: each with the strides that a window has without `Strides`, and
+/// with strides and padding. `$Rule` gives the shape of the result.
+macro_rules! windowed { (
+    $Rule:ident, $W:ident: $Window:ident, strides = $default:ty, example = $example:literal:
+    $($(#[$doc:meta])* $name:ident $with:ident $bound:ident;)*
+) => {
     impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         $(#[$doc])*
         #[track_caller]
-        pub fn $name<W: UnitStrides>(&self) -> Typed<T, <S as WindowShape<W, W::Ones, ValidWindows>>::Out, V>
+        pub fn $name<$W: $Window>(&self) -> Typed<T, <S as $Rule<$W, $default, ValidWindows>>::Out, V>
         where
             T: $bound,
-            S: WindowShape<W, W::Ones, ValidWindows>,
+            S: $Rule<$W, $default, ValidWindows>,
             V: CompleteFor<op::$name>,
         {
-            Typed::from_rule_result(self.array.$name(sizes::<W>()))
+            Typed::from_rule_result(self.array.$name(sizes::<$W>()))
         }
         #[doc = concat!("Runs [`Typed::", stringify!($name), "`] with strides and padding: ")]
-        #[doc = concat!("`x.", stringify!($with), "::<S![1, 3], _, _>(Strides::<S![1, 2]>::same())`.")]
+        #[doc = concat!("`x.", stringify!($with), $example, "`.")]
         #[track_caller]
-        pub fn $with<W: Shape, St: Shape, P: WindowPadding>(
+        pub fn $with<$W: Shape, St: Shape, P: WindowPadding>(
             &self,
             how: Strides<St, P>,
-        ) -> Typed<T, <S as WindowShape<W, St, P>>::Out, V>
+        ) -> Typed<T, <S as $Rule<$W, St, P>>::Out, V>
         where
             T: $bound,
-            S: WindowShape<W, St, P>,
+            S: $Rule<$W, St, P>,
             V: CompleteFor<op::$with>,
         {
             let _ = how;
-            Typed::from_rule_result(self.array.$with(sizes::<W>(), options::<St, P>()))
+            Typed::from_rule_result(self.array.$with(sizes::<$W>(), options::<St, P>()))
         }
     )* }
 } }
-reductions! {
+windowed! {
+    WindowShape, W: UnitStrides, strides = W::Ones,
+    example = "::<S![1, 3], _, _>(Strides::<S![1, 2]>::same())":
     /// Computes the sum of each window of shape `W` that fits inside the array.
     ///
     /// A dim of size n becomes one of n − k + 1 and keeps its sharding, where `W` has one size k
@@ -161,36 +146,8 @@ reductions! {
     /// Computes the logical or bitwise OR of each window, like [`Typed::window_sum`].
     window_or window_or_with Bits;
 }
-macro_rules! pools { ($($(#[$doc:meta])* $name:ident $with:ident $bound:ident;)*) => {
-    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name<W: Shape>(&self) -> Typed<T, <S as PoolShape<W, W, ValidWindows>>::Out, V>
-        where
-            T: $bound,
-            S: PoolShape<W, W, ValidWindows>,
-            V: CompleteFor<op::$name>,
-        {
-            Typed::from_rule_result(self.array.$name(sizes::<W>()))
-        }
-        #[doc = concat!("Runs [`Typed::", stringify!($name), "`] with strides and padding: ")]
-        #[doc = concat!("`x.", stringify!($with), "::<S![3, 3], _, _>(Strides::<S![1, 1]>::same())`.")]
-        #[track_caller]
-        pub fn $with<W: Shape, St: Shape, P: WindowPadding>(
-            &self,
-            how: Strides<St, P>,
-        ) -> Typed<T, <S as PoolShape<W, St, P>>::Out, V>
-        where
-            T: $bound,
-            S: PoolShape<W, St, P>,
-            V: CompleteFor<op::$with>,
-        {
-            let _ = how;
-            Typed::from_rule_result(self.array.$with(sizes::<W>(), options::<St, P>()))
-        }
-    )* }
-} }
-pools! {
+windowed! {
+    PoolShape, W: Shape, strides = W, example = "::<S![3, 3], _, _>(Strides::<S![1, 1]>::same())":
     /// Computes the maximum of each window of shape `W` over the last dims; windows do not overlap.
     ///
     /// `W` has a size k for each of the last dims: a dim of size n becomes one of ⌊n / k⌋ and keeps
