@@ -103,7 +103,7 @@ mod lower;
 pub(crate) mod machine;
 mod memory;
 mod nested;
-mod print;
+pub(crate) mod print;
 mod program;
 mod progression;
 mod report;

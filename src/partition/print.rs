@@ -132,7 +132,8 @@ fn loops(s: &LoopNest, layout: &[DimLayout], mesh: Option<&Mesh>) -> String {
     }
 }
 
-fn reducer_name(c: Reducer) -> &'static str {
+/// Returns the name of a reduction.
+pub(crate) fn reducer_name(c: Reducer) -> &'static str {
     match c {
         Reducer::Add => "sum",
         Reducer::Mul => "product",

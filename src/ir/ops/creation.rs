@@ -82,9 +82,6 @@ macro_rules! created_common {
         fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
             result_factors(&results[0].1)
         }
-        fn linearity(&self) -> Linearity {
-            Linearity::Nullary
-        }
         fn out_sharding(&self) -> Option<Spec> {
             self.ty.mesh.as_ref().map(|_| self.ty.spec)
         }
@@ -95,12 +92,7 @@ macro_rules! created_common {
 }
 
 impl Primitive for Full {
-    fn name(&self) -> &'static str {
-        "full"
-    }
-    fn params(&self) -> String {
-        format!("value={}, {}", self.value, format_type(&self.ty))
-    }
+    described!(self, "full", Linearity::Nullary, format!("value={}, {}", self.value, format_type(&self.ty)));
     fn shapes(&self, _: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let fits = match (self.value, self.ty.dtype) {
             (Scalar::Bool(_), d) => d == DType::Bool,
@@ -141,12 +133,12 @@ fn nullary_loop_nest(ty: &ArrayType, code: ScalarCode) -> LoopNest {
 }
 
 impl Primitive for Iota {
-    fn name(&self) -> &'static str {
-        "iota"
-    }
-    fn params(&self) -> String {
+    described!(
+        self,
+        "iota",
+        Linearity::Nullary,
         format!("dimension={}, {}", self.dimension, format_type(&self.ty))
-    }
+    );
     fn shapes(&self, _: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         if self.dimension >= self.ty.rank() {
             return Err(fault!(Shape, "there is no dimension {} in {}", self.dimension, self.ty)

@@ -119,10 +119,8 @@ fn per_key_loop_nest(ty: &ArrayType, keys: usize, code: ScalarCode) -> LoopNest 
 
 /// Defines the rules that are the same for all random primitives; they have no derivative.
 macro_rules! integer_rules {
-    ($name:literal, $rank:ident) => {
-        fn name(&self) -> &'static str {
-            $name
-        }
+    ($name:literal, $rank:ident, $linearity:ident) => {
+        described!(self, $name, Linearity::$linearity);
         fn priority(&self) -> Priority {
             Priority::$rank
         }
@@ -146,9 +144,6 @@ macro_rules! given_type_rules {
             f.operands = operands.iter().map(|key| Dim::each(0..key.rank())).collect();
             f
         }
-        fn linearity(&self) -> Linearity {
-            Linearity::Nullary
-        }
         fn out_sharding(&self) -> Option<Spec> {
             (self.ty.mesh.is_some() || !self.ty.spec.is_replicated()).then_some(self.ty.spec)
         }
@@ -159,7 +154,7 @@ macro_rules! given_type_rules {
 }
 
 impl Primitive for RandomBits {
-    integer_rules!("random_bits", Plain);
+    integer_rules!("random_bits", Plain, Nullary);
     given_type_rules!();
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check_keys("random_bits", arity("random_bits", operands, 1)?[0], &self.ty, self.num_key_dims)?;
@@ -192,7 +187,7 @@ impl Primitive for RandomBits {
 }
 
 impl Primitive for RandomSplit {
-    integer_rules!("random_split", Plain);
+    integer_rules!("random_split", Plain, Nullary);
     given_type_rules!();
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         check_keys("random_split", arity("random_split", operands, 1)?[0], &self.ty, self.num_key_dims)?;
@@ -217,7 +212,7 @@ impl Primitive for RandomSplit {
 }
 
 impl Primitive for RandomFoldIn {
-    integer_rules!("random_fold_in", Elementwise);
+    integer_rules!("random_fold_in", Elementwise, None);
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("random_fold_in", operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
@@ -227,9 +222,6 @@ impl Primitive for RandomFoldIn {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         broadcast_factors(operands, &results[0].1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         // The high word of the counter is 0.
@@ -245,7 +237,7 @@ impl Primitive for RandomFoldIn {
 }
 
 impl Primitive for RandomKeyData {
-    integer_rules!("random_key_data", Broadcast);
+    integer_rules!("random_key_data", Broadcast, None);
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_key_data", operands, 1)?[0];
         check_key("random_key_data", ty)?;
@@ -255,9 +247,6 @@ impl Primitive for RandomKeyData {
         let mut f = result_factors(&results[0].1);
         f.operands = vec![Dim::each(0..operands[0].rank())];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let rank = operands[0].rank();
@@ -280,7 +269,7 @@ impl Primitive for RandomKeyData {
 }
 
 impl Primitive for RandomWrap {
-    integer_rules!("random_wrap", Plain);
+    integer_rules!("random_wrap", Plain, None);
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_wrap", operands, 1)?[0];
         let [lead @ .., 2] = &ty.shape[..] else {
@@ -298,9 +287,6 @@ impl Primitive for RandomWrap {
         f.loops[words].need_replication = true;
         f.operands = vec![Dim::each(0..operands[0].rank())];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::None
     }
     fn loop_nests(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let rank = results[0].rank();

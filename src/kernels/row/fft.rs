@@ -35,6 +35,17 @@ pub enum FftKind {
     /// They are divided as for `Inverse`.
     InverseReal,
 }
+impl FftKind {
+    /// Returns the name of the transform.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FftKind::Forward => "fft",
+            FftKind::Inverse => "ifft",
+            FftKind::Real => "rfft",
+            FftKind::InverseReal => "irfft",
+        }
+    }
+}
 
 /// The sizes of a row of the operand and of the result.
 pub(crate) struct RowSizes {
@@ -159,14 +170,8 @@ impl fmt::Debug for FftKernel {
 
 impl RowKernel for FftKernel {
     fn key(&self) -> String {
-        let name = match self.kind {
-            FftKind::Forward => "fft",
-            FftKind::Inverse => "ifft",
-            FftKind::Real => "rfft",
-            FftKind::InverseReal => "irfft",
-        };
         let of = if self.four_step { "of" } else { "along one dimension, of" };
-        format!("{name} {of} {}", self.lengths)
+        format!("{} {of} {}", self.kind.name(), self.lengths)
     }
     fn cost(&self, _: usize) -> f64 {
         let n = self.lengths.num_elements() as f64;

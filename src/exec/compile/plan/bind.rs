@@ -13,7 +13,7 @@ use crate::exec::compile::task_kernel::{KernelStage, TaskKernel};
 use crate::exec::compile::{pack, row_kernel};
 use crate::exec::runtime::thread_pool;
 use crate::ir::program::Reducer;
-use crate::partition::{PrintOperand, Slot};
+use crate::partition::{PrintOperand, Slot, print::reducer_name};
 use std::sync::Arc;
 
 /// The approximate cost of a print, in microseconds.
@@ -245,15 +245,7 @@ fn num_workers() -> i64 {
 
 /// Returns the name of a reduction in reports.
 fn reduction_name(combine: Reducer) -> &'static str {
-    match combine {
-        Reducer::Add => "sum",
-        Reducer::Mul => "product over",
-        Reducer::Max => "max",
-        Reducer::Min => "min",
-        Reducer::And => "all",
-        Reducer::Or => "any",
-        Reducer::AssumeEqual => "one",
-    }
+    if combine == Reducer::Mul { "product over" } else { reducer_name(combine) }
 }
 
 /// Describes a node that computes these values, with `maps` fused operations.

@@ -61,17 +61,7 @@ impl Fft {
 }
 
 impl Primitive for Fft {
-    fn name(&self) -> &'static str {
-        match self.kind {
-            FftKind::Forward => "fft",
-            FftKind::Inverse => "ifft",
-            FftKind::Real => "rfft",
-            FftKind::InverseReal => "irfft",
-        }
-    }
-    fn params(&self) -> String {
-        format!("lengths={}", self.lengths)
-    }
+    described!(self, self.kind.name(), Linearity::Joint, format!("lengths={}", self.lengths));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let x = arity(self.name(), operands, 1)?[0];
         match self.kind {
@@ -99,9 +89,6 @@ impl Primitive for Fft {
         f.operands = vec![Dim::each(0..x.rank())];
         f.results = vec![(0..x.rank()).map(|d| Dim::mapped(d, at(d))).collect()];
         f
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
     }
     linear_jvp!();
     /// Returns the cotangent of the operand, which is the real part of the transposed transform.

@@ -65,6 +65,30 @@ pub struct OwnPart {
     pub tiled: bool,
 }
 
+/// Defines the rules of a primitive that is linear and whose devices communicate along `dim`. With
+/// `split`, the result has a part of the dimension.
+macro_rules! along_dim {
+    ($collective:ident, split) => {
+        fn params(&self) -> String {
+            format!("{}, dim={}, tiled={}", self.group.format_axes(), self.dim, self.tiled)
+        }
+        fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+            passthrough_factors(&operands[0], &results[0].1, |d| dim_after_split(d, self.dim, self.tiled))
+        }
+        along_dim!($collective);
+    };
+    ($collective:ident) => {
+        linear_jvp!();
+        fn collective(&self) -> Option<ManualCollective> {
+            let (axes, dim, tiled) = (self.group.axes.clone(), self.dim, self.tiled);
+            Some(ManualCollective::$collective { axes, dim, tiled })
+        }
+        fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
+            BatchedOp::new(Arc::new(Self { dim: self.dim + 1, ..self.clone() }))
+        }
+    };
+}
+
 impl Primitive for AllGather {
     collective_common!("all_gather");
     fn params(&self) -> String {
@@ -102,7 +126,6 @@ impl Primitive for AllGather {
             Some(at(d)).filter(|_| !(self.tiled && d == self.dim))
         })
     }
-    linear_jvp!();
     transpose_rule!(|self, _types| {
         let (along, dim, tiled) = (self.group.clone(), self.dim, self.tiled);
         Some(if self.to == AllGatherTo::Invarying && along.checked {
@@ -111,20 +134,11 @@ impl Primitive for AllGather {
             Arc::new(PsumScatter { group: along, dim, tiled })
         })
     });
-    fn collective(&self) -> Option<ManualCollective> {
-        let (axes, dim, tiled) = (self.group.axes.clone(), self.dim, self.tiled);
-        Some(ManualCollective::AllGather { axes, dim, tiled })
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::new(Arc::new(AllGather { dim: self.dim + 1, ..self.clone() }))
-    }
+    along_dim!(AllGather);
 }
 
 impl Primitive for PsumScatter {
     collective_common!("psum_scatter");
-    fn params(&self) -> String {
-        format!("{}, dim={}, tiled={}", self.group.format_axes(), self.dim, self.tiled)
-    }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
         if self.group.common_state(self.name(), x)? == VaryingState::Reduced {
@@ -135,10 +149,6 @@ impl Primitive for PsumScatter {
         DTypeClass::Number.check(operands, 0)?;
         Ok(vec![self.group.result_type(x, shape, dims, VaryingState::Varying)?])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, |d| dim_after_split(d, self.dim, self.tiled))
-    }
-    linear_jvp!();
     transpose_rule!(|self, types| {
         let to = match self.group.common_state(self.name(), &types[0])? {
             VaryingState::Unreduced => AllGatherTo::Reduced,
@@ -147,20 +157,11 @@ impl Primitive for PsumScatter {
         let (along, dim, tiled) = (self.group.clone(), self.dim, self.tiled);
         Some(Arc::new(AllGather { group: along, dim, tiled, to }))
     });
-    fn collective(&self) -> Option<ManualCollective> {
-        let (axes, dim, tiled) = (self.group.axes.clone(), self.dim, self.tiled);
-        Some(ManualCollective::ReduceScatter { axes, dim, tiled })
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::new(Arc::new(PsumScatter { dim: self.dim + 1, ..self.clone() }))
-    }
+    along_dim!(ReduceScatter, split);
 }
 
 impl Primitive for OwnPart {
     collective_common!("own_part");
-    fn params(&self) -> String {
-        format!("{}, dim={}, tiled={}", self.group.format_axes(), self.dim, self.tiled)
-    }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
         let state = self.group.common_state(self.name(), x)?;
@@ -175,21 +176,11 @@ impl Primitive for OwnPart {
         self.group.split_dim(&mut shape, &mut dims, self.dim, self.tiled)?;
         Ok(vec![self.group.result_type(x, shape, dims, VaryingState::Varying)?])
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, |d| dim_after_split(d, self.dim, self.tiled))
-    }
-    linear_jvp!();
     transpose_rule!(|self, _types| {
         let (along, dim, tiled) = (self.group.clone(), self.dim, self.tiled);
         Some(Arc::new(AllGather { group: along, dim, tiled, to: AllGatherTo::Invarying }))
     });
-    fn collective(&self) -> Option<ManualCollective> {
-        let (axes, dim, tiled) = (self.group.axes.clone(), self.dim, self.tiled);
-        Some(ManualCollective::KeepShard { axes, dim, tiled })
-    }
-    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
-        BatchedOp::new(Arc::new(OwnPart { dim: self.dim + 1, ..self.clone() }))
-    }
+    along_dim!(KeepShard, split);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The Cholesky factorization.
 
-use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
-use crate::core::{ArrayType, Result, Shape};
+use super::{MatrixRegion, matrix_op, matrix_op_rules};
+use crate::core::{ArrayType, Result};
 use crate::ir::program::{JvpArgs, NamedOp, Primitive, Tangents};
 
 /// The lower triangular L with L·Lᵀ = (a + aᵀ)/2: `cholesky`.
@@ -34,15 +34,9 @@ impl Primitive for Cholesky {
     }
 }
 
-impl MatrixOp for Cholesky {
-    fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n, n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.1
-    }
+matrix_op! { Cholesky, 0.1: |self, x, [n, ..]|
+    vec![(Float, [n, n].into())] => vec![Floats(T::cholesky(&x[0], n))]
 }
-computes!(Cholesky, |self, x, [n, ..]| vec![Floats(T::cholesky(&x[0], n))]);
 
 #[cfg(test)]
 mod tests {

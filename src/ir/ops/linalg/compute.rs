@@ -2,8 +2,8 @@
 //!
 //! The row kernel copies each matrix, calls the operation, and writes the results.
 
-use super::ResultKind;
-use crate::core::{DType, Element, Shape};
+use super::{ResultKind, ResultKinds};
+use crate::core::{DType, Element};
 use crate::ir::program::{RowInput, RowOutput, RowOutputs};
 use atmesh_linalg::Real;
 use half::{bf16, f16};
@@ -31,7 +31,7 @@ pub(super) fn run_rows<P: ComputeMatrix>(
     op: &P,
     sizes: [usize; 3],
     (num_operands, shared_dim): (usize, usize),
-    result_kinds: Vec<(ResultKind, Shape)>,
+    result_kinds: ResultKinds,
     ins: &[RowInput<'_>],
     outs: &mut RowOutputs<'_>,
 ) {
@@ -56,7 +56,7 @@ struct MatrixLoop {
     /// The dimension of the second operand's matrices that both operands share.
     shared_dim: usize,
     /// The element kind and shape of each result for one matrix.
-    result_kinds: Vec<(ResultKind, Shape)>,
+    result_kinds: ResultKinds,
 }
 
 /// A function that computes the results for one matrix of each operand.

@@ -1,6 +1,6 @@
 //! Determinants, their logarithms, and cofactors.
 
-use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
+use super::{matrix_op, matrix_op_rules};
 use crate::core::{DType, Result, Shape};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
@@ -69,35 +69,17 @@ impl Primitive for Cofactors {
     }
 }
 
-impl MatrixOp for Det {
-    fn result_kinds(&self, _: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, Shape::scalar())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.2
-    }
+matrix_op! { Det, 0.2: |self, x, [n, ..]|
+    vec![(Float, Shape::scalar())] => vec![Floats(vec![T::det(&x[0], n)])]
 }
-computes!(Det, |self, x, [n, ..]| vec![Floats(vec![T::det(&x[0], n)])]);
 
-impl MatrixOp for Slogdet {
-    fn result_kinds(&self, _: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, Shape::scalar()); 2]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.2
+matrix_op! { Slogdet, 0.2: |self, x, [n, ..]|
+    vec![(Float, Shape::scalar()); 2] => {
+        let (sign, log) = T::slogdet(&x[0], n);
+        vec![Floats(vec![sign]), Floats(vec![log])]
     }
 }
-computes!(Slogdet, |self, x, [n, ..]| {
-    let (sign, log) = T::slogdet(&x[0], n);
-    vec![Floats(vec![sign]), Floats(vec![log])]
-});
 
-impl MatrixOp for Cofactors {
-    fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n, n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        5.0
-    }
+matrix_op! { Cofactors, 5.0: |self, x, [n, ..]|
+    vec![(Float, [n, n].into())] => vec![Floats(T::cofactors(&x[0], n))]
 }
-computes!(Cofactors, |self, x, [n, ..]| vec![Floats(T::cofactors(&x[0], n))]);

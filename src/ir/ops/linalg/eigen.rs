@@ -1,7 +1,7 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
-use crate::core::{Result, Shape};
+use super::{MatrixRegion, matrix_op, matrix_op_rules};
+use crate::core::Result;
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 use std::sync::Arc;
 
@@ -50,25 +50,13 @@ impl Primitive for Eigvalsh {
     }
 }
 
-impl MatrixOp for Eigh {
-    fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n].into()), (ResultKind::Float, [n, n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        3.0
+matrix_op! { Eigh, 3.0: |self, x, [n, ..]|
+    vec![(Float, [n].into()), (Float, [n, n].into())] => {
+        let (w, v) = T::eigh(&x[0], n);
+        vec![Floats(w), Floats(v)]
     }
 }
-computes!(Eigh, |self, x, [n, ..]| {
-    let (w, v) = T::eigh(&x[0], n);
-    vec![Floats(w), Floats(v)]
-});
 
-impl MatrixOp for Eigvalsh {
-    fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        1.0
-    }
+matrix_op! { Eigvalsh, 1.0: |self, x, [n, ..]|
+    vec![(Float, [n].into())] => vec![Floats(T::eigvalsh(&x[0], n))]
 }
-computes!(Eigvalsh, |self, x, [n, ..]| vec![Floats(T::eigvalsh(&x[0], n))]);

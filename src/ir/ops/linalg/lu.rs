@@ -1,9 +1,8 @@
 //! The LU factorization with partial pivoting.
 
-use super::matrix_kernel::MatrixOp;
 use super::triangular::TriangularSolve;
-use super::{MatrixRegion, ResultKind, computes, matrix_op_rules, matrix_sizes};
-use crate::core::{Result, Shape};
+use super::{MatrixRegion, matrix_op, matrix_op_rules, matrix_sizes};
+use crate::core::Result;
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
 use std::sync::Arc;
 
@@ -74,22 +73,9 @@ impl Builder {
     }
 }
 
-impl MatrixOp for Lu {
-    fn requires_square(&self) -> bool {
-        false
-    }
-    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![
-            (ResultKind::Float, [m, n].into()),
-            (ResultKind::Int, [m.min(n)].into()),
-            (ResultKind::Int, [m].into()),
-        ]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.2
+matrix_op! { Lu, 0.2, { const SQUARE: bool = false; }: |self, x, [m, n, _]|
+    vec![(Float, [m, n].into()), (Int, [m.min(n)].into()), (Int, [m].into())] => {
+        let lu = T::lu(&x[0], m, n);
+        vec![Floats(lu.factors), Ints(lu.pivots), Ints(lu.rows)]
     }
 }
-computes!(Lu, |self, x, [m, n, _]| {
-    let lu = T::lu(&x[0], m, n);
-    vec![Floats(lu.factors), Ints(lu.pivots), Ints(lu.rows)]
-});

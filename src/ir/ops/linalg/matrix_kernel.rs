@@ -4,7 +4,7 @@
 //! operation, and writes the results.
 
 use super::compute::{ComputeMatrix, run_rows};
-use super::{ResultKind, matrix_sizes, missing_feature, whole_matrix_factors};
+use super::{ResultKind, ResultKinds, matrix_sizes, missing_feature, whole_matrix_factors};
 use crate::core::{ArrayType, DType, Scalar, Shape};
 use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, Factors, LoopNest, Primitive, RowInput, RowKernel,
@@ -19,24 +19,20 @@ use std::sync::Arc;
 /// Sizes are `[m, n, k]`: the first operand has `m`×`n` matrices, and `k` is the size of that
 /// dimension of the second operand's matrices that is not shared.
 pub(super) trait MatrixOp: Primitive + ComputeMatrix + Clone + Eq + Hash + fmt::Debug {
-    /// Returns the number of operands.
-    fn num_operands(&self) -> usize {
-        1
-    }
-    /// Returns true if the first operand's matrices must be square.
-    fn requires_square(&self) -> bool {
-        true
-    }
+    /// The number of operands.
+    const NUM_OPERANDS: usize = 1;
+    /// True if the first operand's matrices must be square.
+    const SQUARE: bool = true;
+    /// The time of one multiplication, in nanoseconds.
+    ///
+    /// An operation on a matrix of e elements is assumed to take e·√e multiplications.
+    const NS_PER_MUL: f64;
     /// Returns the dimension of the second operand's matrices whose size the first operand shares.
     fn shared_dim(&self) -> usize {
         0
     }
     /// Returns the element kinds and shapes of the results for one matrix.
-    fn result_kinds(&self, sizes: [usize; 3]) -> Vec<(ResultKind, Shape)>;
-    /// Returns the cost of one multiplication, in nanoseconds.
-    ///
-    /// An operation on a matrix of e elements is assumed to take e·√e multiplications.
-    fn ns_per_mul(&self) -> f64;
+    fn result_kinds(&self, sizes: [usize; 3]) -> ResultKinds;
     /// Returns the factors of the operation.
     fn loops(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         whole_matrix_factors(operands, results)
@@ -96,7 +92,7 @@ struct MatrixRowKernel<P>(P);
 impl<P: MatrixOp> MatrixRowKernel<P> {
     /// Returns the sizes `[m, n, k]` from the sizes of the loops within a row.
     fn sizes_from_rows(&self, along: &[usize]) -> Option<[usize; 3]> {
-        match (self.0.num_operands(), along) {
+        match (P::NUM_OPERANDS, along) {
             (1, [m, n]) => Some([*m, *n, 0]),
             (2, [m, n, k]) => Some([*m, *n, *k]),
             _ => None,
@@ -110,8 +106,8 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
     }
     fn cost(&self, elements: usize) -> f64 {
         let n = elements as f64;
-        let products = if self.0.num_operands() == 1 { n * n.sqrt() } else { n + n.cbrt().powi(2) };
-        500.0 + self.0.ns_per_mul() * products
+        let products = if P::NUM_OPERANDS == 1 { n * n.sqrt() } else { n + n.cbrt().powi(2) };
+        500.0 + P::NS_PER_MUL * products
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
         if cfg!(not(feature = "linalg")) {
@@ -120,9 +116,9 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
         let wrong = || format!("{} does not take such matrices", self.0.name());
         let (dtype, along) = operands.first().ok_or_else(wrong)?;
         let sizes = self.sizes_from_rows(along).ok_or_else(wrong)?;
-        let square = !self.0.requires_square() || sizes[0] == sizes[1];
+        let square = !P::SQUARE || sizes[0] == sizes[1];
         let alike = operands.iter().all(|o| o.0 == *dtype);
-        if operands.len() != self.0.num_operands() || !dtype.is_float() || !alike || !square {
+        if operands.len() != P::NUM_OPERANDS || !dtype.is_float() || !alike || !square {
             return Err(wrong());
         }
         let one = |(kind, shape)| (if kind == ResultKind::Int { DType::I32 } else { *dtype }, shape);
@@ -130,13 +126,13 @@ impl<P: MatrixOp> RowKernel for MatrixRowKernel<P> {
     }
     /// Runs the operation on all matrices.
     fn run(&self, ins: &[RowInput<'_>], outs: &mut RowOutputs<'_>) {
-        let loops = self.0.num_operands() + 1;
+        let loops = P::NUM_OPERANDS + 1;
         let along = &ins[0].shape()[ins[0].shape().len() - loops..];
         let Some(sizes) = self.sizes_from_rows(along) else { return };
         if loops > 2 && along.contains(&0) {
             return;
         }
-        let operands = (self.0.num_operands(), self.0.shared_dim());
+        let operands = (P::NUM_OPERANDS, self.0.shared_dim());
         run_rows(&self.0, sizes, operands, self.0.result_kinds(sizes), ins, outs);
     }
 }

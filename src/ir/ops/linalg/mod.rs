@@ -108,10 +108,23 @@ macro_rules! matrix_op_rules {
 }
 use matrix_op_rules;
 
-/// Implements `ComputeMatrix` for an operation, by an expression of its operands (one matrix of
-/// each, with elements of type `T`) and sizes. Expands to nothing without the feature `linalg`.
-macro_rules! computes {
-    ($op:ty, |$self:ident, $operands:ident, $sizes:pat_param| $results:expr) => {
+/// Implements [`MatrixOp`]: `Operation, time: |self, operands, sizes| results => computed results`.
+///
+/// The time is that of one multiplication, in nanoseconds; other items of the trait follow it in
+/// braces. `T` is the element type of the matrices.
+macro_rules! matrix_op {
+    ($op:ty, $ns_per_mul:literal $(, {$($item:tt)*})?:
+        |$self:ident, $operands:ident, $sizes:pat_param| $kinds:expr => $results:expr) => {
+        #[allow(unused_variables)]
+        impl crate::ir::ops::linalg::matrix_kernel::MatrixOp for $op {
+            const NS_PER_MUL: f64 = $ns_per_mul;
+            $($($item)*)?
+            fn result_kinds(&$self, $sizes: [usize; 3]) -> crate::ir::ops::linalg::ResultKinds {
+                #[allow(unused_imports)]
+                use crate::ir::ops::linalg::ResultKind::{Float, Int};
+                $kinds
+            }
+        }
         #[cfg(feature = "linalg")]
         impl crate::ir::ops::linalg::compute::ComputeMatrix for $op {
             fn compute<T: atmesh_linalg::Real>(
@@ -126,7 +139,10 @@ macro_rules! computes {
         }
     };
 }
-use computes;
+use matrix_op;
+
+/// The kinds of an operation's results, and their dimensions after the batch dimensions.
+type ResultKinds = Vec<(ResultKind, Shape)>;
 
 /// Returns the last two sizes.
 fn matrix_sizes(ty: &ArrayType) -> [usize; 2] {
@@ -143,12 +159,12 @@ fn missing_feature(name: &str) -> Fault {
 /// Returns the element types and shapes of the results.
 ///
 /// Returns an error for operands that are not floats, not matrices, or whose sizes do not match.
-fn result_shapes(prim: &impl MatrixOp, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
+fn result_shapes<P: MatrixOp>(prim: &P, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
     let name = prim.name();
     if cfg!(not(feature = "linalg")) {
         return Err(missing_feature(name));
     }
-    let types = arity(name, operands, prim.num_operands())?;
+    let types = arity(name, operands, P::NUM_OPERANDS)?;
     let dtype = common_dtype(operands, 0)?;
     DTypeClass::Float.check(operands, 0)?;
     for (k, (ty, o)) in types.iter().zip(operands).enumerate() {
@@ -160,7 +176,7 @@ fn result_shapes(prim: &impl MatrixOp, operands: &[TypedOperand]) -> Result<Vec<
     }
     let first = types[0].rank() - 2;
     let [m, n] = matrix_sizes(types[0]);
-    if prim.requires_square() && m != n {
+    if P::SQUARE && m != n {
         let text = format!(
             "{name} takes square matrices, and operand {}, {}, has {m}×{n}",
             operands[0].user_index(0),

@@ -1,8 +1,7 @@
 //! Stands for `compute.rs` in builds without the feature `linalg`, where no operation on matrices
 //! passes its type check.
 
-use super::ResultKind;
-use crate::core::Shape;
+use super::ResultKinds;
 use crate::ir::program::{RowInput, RowOutputs};
 
 /// An operation whose results are not computed.
@@ -14,7 +13,7 @@ pub(super) fn run_rows<P>(
     _: &P,
     _: [usize; 3],
     _: (usize, usize),
-    _: Vec<(ResultKind, Shape)>,
+    _: ResultKinds,
     _: &[RowInput<'_>],
     _: &mut RowOutputs<'_>,
 ) {

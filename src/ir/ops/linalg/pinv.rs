@@ -1,7 +1,7 @@
 //! The pseudoinverse.
 
-use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
-use crate::core::{Result, Scalar, Shape};
+use super::{matrix_op, matrix_op_rules};
+use crate::core::{Result, Scalar};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 
 /// The Moore-Penrose inverse, which is n×m for an m×n matrix: `pinv{tolerance}`.
@@ -38,15 +38,6 @@ impl Primitive for Pinv {
     }
 }
 
-impl MatrixOp for Pinv {
-    fn requires_square(&self) -> bool {
-        false
-    }
-    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n, m].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        6.0
-    }
+matrix_op! { Pinv, 6.0, { const SQUARE: bool = false; }: |self, x, [m, n, _]|
+    vec![(Float, [n, m].into())] => vec![Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]
 }
-computes!(Pinv, |self, x, [m, n, _]| vec![Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]);

@@ -1,7 +1,7 @@
 //! The QR factorization.
 
-use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules, matrix_sizes};
-use crate::core::{ErrorKind, Fault, Result, Shape};
+use super::{MatrixRegion, matrix_op, matrix_op_rules, matrix_sizes};
+use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::program::{JvpArgs, Primitive, Tangents};
 
 /// The QR factorization of an m×n matrix: `qr{full_matrices}`.
@@ -53,19 +53,12 @@ impl Primitive for Qr {
     }
 }
 
-impl MatrixOp for Qr {
-    fn requires_square(&self) -> bool {
-        false
-    }
-    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
+matrix_op! { Qr, 0.8, { const SQUARE: bool = false; }: |self, x, [m, n, _]|
+    {
         let k = if self.full_matrices { m } else { m.min(n) };
-        vec![(ResultKind::Float, [m, k].into()), (ResultKind::Float, [k, n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.8
+        vec![(Float, [m, k].into()), (Float, [k, n].into())]
+    } => {
+        let (q, r) = T::qr(&x[0], m, n, self.full_matrices);
+        vec![Floats(q), Floats(r)]
     }
 }
-computes!(Qr, |self, x, [m, n, _]| {
-    let (q, r) = T::qr(&x[0], m, n, self.full_matrices);
-    vec![Floats(q), Floats(r)]
-});

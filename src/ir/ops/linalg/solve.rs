@@ -1,7 +1,7 @@
 //! Linear systems and inverses.
 
-use super::{ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
-use crate::core::{Result, Shape};
+use super::{matrix_op, matrix_op_rules};
+use crate::core::Result;
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{BatchedOp, JvpArgs, Primitive, Tangents, TransposeArgs};
 use std::sync::Arc;
@@ -61,28 +61,13 @@ impl Primitive for Inv {
     }
 }
 
-impl MatrixOp for Solve {
-    fn num_operands(&self) -> usize {
-        2
-    }
-    fn result_kinds(&self, [n, _, k]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n, k].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.5
-    }
+matrix_op! { Solve, 0.5, { const NUM_OPERANDS: usize = 2; }: |self, x, [n, _, k]|
+    vec![(Float, [n, k].into())] => vec![Floats(T::solve(&x[0], n, self.transposed, &x[1], k))]
 }
-computes!(Solve, |self, x, [n, _, k]| vec![Floats(T::solve(&x[0], n, self.transposed, &x[1], k))]);
 
-impl MatrixOp for Inv {
-    fn result_kinds(&self, [n, ..]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [n, n].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.5
-    }
+matrix_op! { Inv, 0.5: |self, x, [n, ..]|
+    vec![(Float, [n, n].into())] => vec![Floats(T::inv(&x[0], n))]
 }
-computes!(Inv, |self, x, [n, ..]| vec![Floats(T::inv(&x[0], n))]);
 
 #[cfg(test)]
 mod tests {

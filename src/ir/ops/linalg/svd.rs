@@ -1,7 +1,7 @@
 //! The singular value decomposition.
 
-use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules, matrix_sizes};
-use crate::core::{ErrorKind, Fault, Result, Shape};
+use super::{MatrixRegion, matrix_op, matrix_op_rules, matrix_sizes};
+use crate::core::{ErrorKind, Fault, Result};
 use crate::ir::program::{Builder, JvpArgs, Primitive, Tangents, Value};
 use std::sync::Arc;
 
@@ -92,37 +92,17 @@ impl Primitive for Svdvals {
     }
 }
 
-impl MatrixOp for Svd {
-    fn requires_square(&self) -> bool {
-        false
-    }
-    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
+matrix_op! { Svd, 5.0, { const SQUARE: bool = false; }: |self, x, [m, n, _]|
+    {
         let k = m.min(n);
         let (left, right) = if self.full_matrices { (m, n) } else { (k, k) };
-        vec![
-            (ResultKind::Float, [m, left].into()),
-            (ResultKind::Float, [k].into()),
-            (ResultKind::Float, [right, n].into()),
-        ]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        5.0
+        vec![(Float, [m, left].into()), (Float, [k].into()), (Float, [right, n].into())]
+    } => {
+        let (u, s, vt) = T::svd(&x[0], m, n, self.full_matrices);
+        vec![Floats(u), Floats(s), Floats(vt)]
     }
 }
-computes!(Svd, |self, x, [m, n, _]| {
-    let (u, s, vt) = T::svd(&x[0], m, n, self.full_matrices);
-    vec![Floats(u), Floats(s), Floats(vt)]
-});
 
-impl MatrixOp for Svdvals {
-    fn requires_square(&self) -> bool {
-        false
-    }
-    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, [m.min(n)].into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        1.5
-    }
+matrix_op! { Svdvals, 1.5, { const SQUARE: bool = false; }: |self, x, [m, n, _]|
+    vec![(Float, [m.min(n)].into())] => vec![Floats(T::svdvals(&x[0], m, n))]
 }
-computes!(Svdvals, |self, x, [m, n, _]| vec![Floats(T::svdvals(&x[0], m, n))]);

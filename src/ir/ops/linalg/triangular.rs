@@ -1,6 +1,6 @@
 //! Triangular linear systems.
 
-use super::{MatrixRegion, ResultKind, computes, matrix_kernel::MatrixOp, matrix_op_rules};
+use super::{MatrixRegion, matrix_kernel::MatrixOp, matrix_op, matrix_op_rules};
 use crate::core::{ArrayType, DType, Result, Shape};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
@@ -81,46 +81,39 @@ impl TriangularSolve {
     }
 }
 
-impl MatrixOp for TriangularSolve {
-    fn num_operands(&self) -> usize {
-        2
-    }
-    fn shared_dim(&self) -> usize {
-        usize::from(!self.left_side)
-    }
-    fn result_kinds(&self, [n, _, k]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
-        vec![(ResultKind::Float, if self.left_side { [n, k] } else { [k, n] }.into())]
-    }
-    fn ns_per_mul(&self) -> f64 {
-        0.15
-    }
-    fn loops(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
-        let (a, b) = (&operands[0], &operands[1]);
-        let batch = a.rank() - 2;
-        let mut f = Factors::default();
-        for size in &a.shape[..batch] {
-            f.add_loop_with_rule(*size, ExplicitRule::MustMatch);
+matrix_op! { TriangularSolve, 0.15, {
+        const NUM_OPERANDS: usize = 2;
+        fn shared_dim(&self) -> usize {
+            usize::from(!self.left_side)
         }
-        let (other, summed) = (f.add_loop(a.shape[batch]), f.add_loop(a.shape[batch]));
-        f.loops[summed].need_replication = true;
-        let free = f.add_loop(b.shape[batch + 1 - self.shared_dim()]);
-        let pair = |first: usize, second: usize, turned: bool| {
-            let (one, two) = if turned { (second, first) } else { (first, second) };
-            Dim::each((0..batch).chain([one, two]))
-        };
-        f.operands = vec![
-            pair(other, summed, self.left_side == self.transpose_a),
-            pair(summed, free, !self.left_side),
-        ];
-        f.results = vec![pair(other, free, !self.left_side)];
-        f
+        fn loops(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+            let (a, b) = (&operands[0], &operands[1]);
+            let batch = a.rank() - 2;
+            let mut f = Factors::default();
+            for size in &a.shape[..batch] {
+                f.add_loop_with_rule(*size, ExplicitRule::MustMatch);
+            }
+            let (other, summed) = (f.add_loop(a.shape[batch]), f.add_loop(a.shape[batch]));
+            f.loops[summed].need_replication = true;
+            let free = f.add_loop(b.shape[batch + 1 - self.shared_dim()]);
+            let pair = |first: usize, second: usize, turned: bool| {
+                let (one, two) = if turned { (second, first) } else { (first, second) };
+                Dim::each((0..batch).chain([one, two]))
+            };
+            f.operands = vec![
+                pair(other, summed, self.left_side == self.transpose_a),
+                pair(summed, free, !self.left_side),
+            ];
+            f.results = vec![pair(other, free, !self.left_side)];
+            f
+        }
+    }: |self, x, [n, _, k]|
+    vec![(Float, if self.left_side { [n, k] } else { [k, n] }.into())] => {
+        let (lower, transposed, unit) = (self.lower, self.transpose_a, self.unit_diagonal);
+        let how = atmesh_linalg::Triangle { lower, transposed, unit };
+        vec![Floats(T::triangular_solve(&x[0], n, how, !self.left_side, &x[1], k))]
     }
 }
-computes!(TriangularSolve, |self, x, [n, _, k]| {
-    let how =
-        atmesh_linalg::Triangle { lower: self.lower, transposed: self.transpose_a, unit: self.unit_diagonal };
-    vec![Floats(T::triangular_solve(&x[0], n, how, !self.left_side, &x[1], k))]
-});
 
 impl Builder {
     /// Emits L⁻¹·x, or x·L⁻ᵀ if `right`.

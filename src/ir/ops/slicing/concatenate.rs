@@ -31,9 +31,6 @@ pub struct UpdateSlice {
 /// that have no tangent.
 macro_rules! joins_operands {
     () => {
-        fn linearity(&self) -> Linearity {
-            Linearity::Joint
-        }
         fn jvp(
             &self,
             crate::ir::program::JvpArgs { builder, operands, tangents, .. }: crate::ir::program::JvpArgs<'_>,
@@ -60,12 +57,7 @@ impl Concatenate {
 
 impl Primitive for Concatenate {
     joins_operands!();
-    fn name(&self) -> &'static str {
-        "concatenate"
-    }
-    fn params(&self) -> String {
-        format!("dim={}", self.dimension)
-    }
+    described!(self, "concatenate", Linearity::Joint, format!("dim={}", self.dimension));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let Some(first) = operands.first().map(|o| &o.ty) else {
             return Err(fault!(Shape, "there is nothing to concatenate").help("give at least one array"));
@@ -162,12 +154,7 @@ fn box_difference(outer: &[StridedRange], inner: &[StridedRange]) -> Vec<Vec<Str
 
 impl Primitive for UpdateSlice {
     joins_operands!();
-    fn name(&self) -> &'static str {
-        "update_slice"
-    }
-    fn params(&self) -> String {
-        format!("start={}", format_list(&self.start))
-    }
+    described!(self, "update_slice", Linearity::Joint, format!("start={}", format_list(&self.start)));
     fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let types = arity(self.name(), operands, 2)?;
         let (x, u) = (types[0], types[1]);
