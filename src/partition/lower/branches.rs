@@ -6,7 +6,7 @@
 use crate::core::{Axis, DType, Error, Result, Scalar, Shape};
 use crate::ir::program::{Access, Equation, LoopNest, Program, ScalarArg, ScalarCode, ScalarOp};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{Slot, Step, StoredValue};
 use crate::partition::{layout::Layout, lower::control::NestedInput, lower::varying::varying_axes};
 
 impl Lowering {
@@ -17,20 +17,19 @@ impl Lowering {
         e: &Equation,
         branches: &[std::sync::Arc<Program>],
         operands: &[LoweredValue],
-        why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
         let Some((which, rest)) = operands.split_first() else {
             return Err(Error::internal("cond has no operands"));
         };
         if !which.hidden().is_empty() {
-            return self.select_branches(program, e, branches, which, rest, why);
+            return self.select_branches(program, e, branches, which, rest);
         }
         let dtype = match which {
             LoweredValue::Lit(l) => l.dtype,
             LoweredValue::Slot(s, _) => self.draft.slots[*s].dtype,
         };
         let unsharded = Layout { dims: Vec::new(), partial: None };
-        let which = self.store_as(which, dtype, &[], &unsharded, why);
+        let which = self.store_as(which, dtype, &[], &unsharded);
         let axes: Vec<Vec<Axis>> = rest.iter().map(|v| v.hidden().to_vec()).collect();
         let mut hidden: Vec<Vec<Axis>> = vec![Vec::new(); e.outputs.len()];
         for b in branches {
@@ -51,7 +50,7 @@ impl Lowering {
             let ins: Vec<NestedInput> = rest.iter().map(|v| self.nested_input(v, &mut slots)).collect();
             let done = self.lower_nested(ins, (0..0, 1), |inner, vals| {
                 let outs = inner.run(b, vals.to_vec())?;
-                Ok(inner.store_carries(&outs, &results, &hidden, why))
+                Ok(inner.store_carries(&outs, &results, &hidden))
             })?;
             let done = done.partitioned;
             list.push(done.program);
@@ -60,7 +59,7 @@ impl Lowering {
         let out: Vec<Slot> =
             results.into_iter().map(|r| self.draft.add_slot(r.dtype, r.shape, r.layout)).collect();
         let step = Step::Branch { selector: which, branches: list, ins: slots, out: out.clone() };
-        if let Some(item) = self.push_step(step, why) {
+        if let Some(item) = self.push_step(step) {
             item.info.nested_collectives = inside;
         }
         Ok(out.into_iter().zip(hidden).map(|(s, h)| LoweredValue::Slot(s, h)).collect())
@@ -75,13 +74,12 @@ impl Lowering {
         branches: &[std::sync::Arc<Program>],
         which: &LoweredValue,
         rest: &[LoweredValue],
-        why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
         let mut results: Vec<Vec<LoweredValue>> = Vec::new();
         for b in branches {
             results.push(self.run(b, rest.to_vec())?);
         }
-        let number = self.as_slot(which, why);
+        let number = self.as_slot(which);
         let dtype = self.draft.slots[number].dtype;
         let mut outs = Vec::new();
         for (k, var) in e.outputs.iter().enumerate() {
@@ -94,9 +92,9 @@ impl Lowering {
             // selector is at most `b` (branch 0 where a bool selector is true)
             let mut kept = results[branches.len() - 1][k].clone();
             for b in (0..branches.len() - 1).rev() {
-                let holds = self.branch_is_at_most(which, dtype, b, why);
+                let holds = self.branch_is_at_most(which, dtype, b);
                 let choice = [&holds, &results[b][k], &kept];
-                let slot = self.select(choice, &info.ty.shape, d, &hidden, &layout, why);
+                let slot = self.select(choice, &info.ty.shape, d, &hidden, &layout);
                 kept = LoweredValue::Slot(slot, hidden.clone());
             }
             outs.push(kept);
@@ -106,13 +104,7 @@ impl Lowering {
 
     /// Computes whether the selector is at most `b`.
     /// A bool selector is returned unchanged.
-    fn branch_is_at_most(
-        &mut self,
-        which: &LoweredValue,
-        dtype: DType,
-        b: usize,
-        why: &StepOrigin,
-    ) -> LoweredValue {
+    fn branch_is_at_most(&mut self, which: &LoweredValue, dtype: DType, b: usize) -> LoweredValue {
         if dtype == DType::Bool {
             return which.clone();
         }
@@ -130,6 +122,6 @@ impl Lowering {
             LoweredValue::Slot(slot, _) => self.draft.slots[*slot].layout.clone(),
             LoweredValue::Lit(_) => Layout { dims: Vec::new(), partial: None },
         };
-        LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
+        LoweredValue::Slot(self.emit(s, layout, false), hidden)
     }
 }

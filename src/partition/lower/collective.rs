@@ -9,7 +9,7 @@ use crate::ir::program::{
 };
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::program::{Slot, StepOrigin};
+use crate::partition::program::Slot;
 use crate::partition::{collective::CollectiveKind, draft, lower::manual::LoopList};
 
 impl Lowering {
@@ -20,14 +20,13 @@ impl Lowering {
         e: &Equation,
         c: &ManualCollective,
         operands: &[LoweredValue],
-        why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
         // a variadic collective has one result per operand
         let mut outs = Vec::new();
         for (k, var) in e.outputs.iter().enumerate() {
             let info = &program.vars[var.index()];
             let v = operands.get(k).cloned();
-            outs.push(self.lower_one_collective(info, c, v, why)?);
+            outs.push(self.lower_one_collective(info, c, v)?);
         }
         Ok(outs)
     }
@@ -37,13 +36,11 @@ impl Lowering {
         info: &VarInfo,
         c: &ManualCollective,
         v: Option<LoweredValue>,
-        why: &StepOrigin,
     ) -> Result<LoweredValue> {
-        let no_operand = || Error::internal(format!("{} has no operand", why.op));
         let (axes, kind) = match c {
-            ManualCollective::AxisIndex { axes } => return Ok(self.axis_index(axes, info, why)),
+            ManualCollective::AxisIndex { axes } => return Ok(self.axis_index(axes, info)),
             ManualCollective::Pcast { axes } => {
-                return Ok(self.cast(axes, v.ok_or_else(no_operand)?, info, why));
+                return Ok(self.cast(axes, v.ok_or_else(|| self.no_operand())?, info));
             }
             ManualCollective::AllReduce { axes, .. } => (axes, CollectiveKind::AllReduce),
             ManualCollective::AllGather { axes, .. } => (axes, CollectiveKind::AllGather),
@@ -52,8 +49,8 @@ impl Lowering {
             ManualCollective::AllToAll { axes, .. } => (axes, CollectiveKind::AllToAll),
             ManualCollective::Permute { axes, .. } => (axes, CollectiveKind::Permute),
         };
-        let v = v.ok_or_else(no_operand)?;
-        Ok(self.lower_exchange(info, c, (axes, kind), &v, why))
+        let v = v.ok_or_else(|| self.no_operand())?;
+        Ok(self.lower_exchange(info, c, (axes, kind), &v))
     }
 
     /// Lowers a collective in which devices read each other's values.
@@ -63,10 +60,9 @@ impl Lowering {
         c: &ManualCollective,
         (axes, kind): (&Axes, CollectiveKind),
         v: &LoweredValue,
-        why: &StepOrigin,
     ) -> LoweredValue {
         let dtype = info.ty.dtype;
-        let mut slot = self.as_slot(v, why);
+        let mut slot = self.as_slot(v);
         let own: &[Axis] = v.hidden();
         let from = self.draft.slots[slot].clone();
         let block: Shape = Shape::from(&from.shape[own.len()..]);
@@ -90,7 +86,7 @@ impl Lowering {
             ManualCollective::ReduceScatter { dim, tiled, .. }
             | ManualCollective::KeepShard { dim, tiled, .. } => {
                 if is_parted {
-                    slot = self.scatter_partials(slot, own.len() + dim, why);
+                    slot = self.scatter_partials(slot, own.len() + dim);
                     self.mark_user_collective(kind, axes);
                 }
                 r.split_dim(*dim, *tiled);
@@ -109,7 +105,7 @@ impl Lowering {
                 r.pass_all();
                 let read = r.permuted_access(slot, dtype, own, pairs);
                 let s = draft::map_nest(read, &r.loops.extents);
-                let out = self.emit(s, layout, why, false);
+                let out = self.emit(s, layout, false);
                 self.mark_user_collective(kind, axes);
                 return LoweredValue::Slot(out, hidden);
             }
@@ -121,13 +117,16 @@ impl Lowering {
         let (s, full) = r.into_nest(slot, dtype, own, folded);
         let parted = s.extents[..s.rank].to_vec();
         let before = self.draft.steps.len();
-        let out = self.emit_reshaped(s, &parted, &full, layout, slot, why);
+        let out = self.emit_reshaped(s, &parted, &full, layout, slot);
         if !matches!(c, ManualCollective::KeepShard { .. }) {
             for item in &mut self.draft.steps[before..] {
                 item.info.user_collective = Some((kind, axes.clone()));
             }
         }
         LoweredValue::Slot(out, hidden)
+    }
+    fn no_operand(&self) -> Error {
+        Error::internal(format!("{} has no operand", self.origin.op))
     }
     /// Returns true if a value of this layout is unreduced over some of these manual axes.
     fn is_partial_over(&self, layout: &Layout, axes: &Axes) -> bool {
@@ -139,21 +138,21 @@ impl Lowering {
     }
     /// Returns the sum of the partial values of `slot`, split along dimension `dim`, so that each
     /// device holds exactly the elements that it keeps.
-    fn scatter_partials(&mut self, slot: Slot, dim: usize, why: &StepOrigin) -> Slot {
+    fn scatter_partials(&mut self, slot: Slot, dim: usize) -> Slot {
         let from = &self.draft.slots[slot];
         let partials = from.layout.partial.as_ref().map_or(&[][..], |p| &p.1[..]);
         let l = &from.layout.dims[dim];
         let split = DimLayout::new(from.shape[dim], l.sub_axes.iter().chain(partials).copied());
         let mut layout = Layout { partial: None, ..from.layout.clone() };
         layout.dims[dim] = split;
-        self.draft.with_layout(slot, layout, why)
+        self.draft.with_layout(slot, layout, &self.origin)
     }
     /// Returns the axes in mesh order, with their sizes.
     fn with_sizes(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<(Axis, usize)> {
         self.in_order(axes).into_iter().map(|a| (a, self.axis_sizes(&[a])[0])).collect()
     }
 
-    fn axis_index(&mut self, axes: &Axes, info: &VarInfo, why: &StepOrigin) -> LoweredValue {
+    fn axis_index(&mut self, axes: &Axes, info: &VarInfo) -> LoweredValue {
         let hidden = self.in_order(axes.iter());
         let extents = self.axis_sizes(&hidden);
         let (mut code, mut sum, mut step) = (ScalarCode { insts: Vec::new() }, None, 1i64);
@@ -172,19 +171,19 @@ impl Lowering {
         code.push(ScalarOp::Convert, DType::I64, info.ty.dtype, &[sum]);
         let s = LoopNest::map(extents, info.ty.dtype, Vec::new(), code);
         let layout = self.layout_of(info, &hidden);
-        LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
+        LoweredValue::Slot(self.emit(s, layout, false), hidden)
     }
 
     /// Lowers a cast.
     /// From varying to unreduced, each device's value becomes a partial value; other casts only
     /// change the type.
-    fn cast(&mut self, axes: &[Axis], v: LoweredValue, info: &VarInfo, why: &StepOrigin) -> LoweredValue {
+    fn cast(&mut self, axes: &[Axis], v: LoweredValue, info: &VarInfo) -> LoweredValue {
         let unreduced: Vec<Axis> =
             axes.iter().copied().filter(|a| info.ty.spec.unreduced_axes().contains(*a)).collect();
         if unreduced.is_empty() {
             return v;
         }
-        let slot = self.as_slot(&v, why);
+        let slot = self.as_slot(&v);
         let own = v.hidden().to_vec();
         let hidden: Vec<Axis> = own.iter().copied().filter(|a| !unreduced.contains(a)).collect();
         let layout = self.layout_of(info, &hidden);
@@ -193,7 +192,7 @@ impl Lowering {
         r.pass_all();
         let folded = (Reducer::Add, self.with_sizes(unreduced));
         let (s, _) = r.into_nest(slot, info.ty.dtype, &own, Some(folded));
-        LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
+        LoweredValue::Slot(self.emit(s, layout, false), hidden)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::partition::draft::{self, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
 use crate::partition::lower::varying::varying_axes;
-use crate::partition::program::{LocalStep, PrintOperand, Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{LocalStep, PrintOperand, Slot, Step, StoredValue};
 use std::collections::HashMap;
 
 /// An input of a nested program.
@@ -27,7 +27,6 @@ impl Lowering {
         c: &Control,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin(c.name());
         match c {
             Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
                 let around = self.checkpoint;
@@ -39,42 +38,37 @@ impl Lowering {
                 self.checkpoint = around;
                 let mut list = Vec::new();
                 for (v, var) in outs.into_iter().zip(&e.outputs) {
-                    list.push(self.with_placement(v, &program.vars[var.index()], &why));
+                    list.push(self.with_placement(v, &program.vars[var.index()]));
                 }
                 Ok(list)
             }
             Control::ShardMap(m) => self.lower_shard_map(program, e, m, operands),
-            Control::Loop(l) => self.lower_loop(program, e, l, operands, &why),
+            Control::Loop(l) => self.lower_loop(program, e, l, operands),
             Control::While { cond, body, cond_fixed, body_fixed } => {
-                self.lower_while(program, e, (cond, *cond_fixed), (body, *body_fixed), operands, &why)
+                self.lower_while(program, e, (cond, *cond_fixed), (body, *body_fixed), operands)
             }
-            Control::Cond { branches } => self.lower_branches(program, e, branches, operands, &why),
+            Control::Cond { branches } => self.lower_branches(program, e, branches, operands),
             Control::Print { template } => {
                 let types = e.inputs.iter().map(|i| program.input_type(i).dtype);
                 let values = (operands.iter().zip(types))
                     .map(|(v, dtype)| PrintOperand {
-                        slot: self.full_slot(v, &why),
+                        slot: self.full_slot(v),
                         dtype,
                         hidden: v.hidden().into(),
                     })
                     .collect();
                 let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
-                self.push_step(Step::Print { template: template.clone(), values, manual }, &why);
+                self.push_step(Step::Print { template: template.clone(), values, manual });
                 Ok(Vec::new())
             }
         }
     }
 
     /// Returns the value in the layout of a variable.
-    pub(crate) fn with_placement(
-        &mut self,
-        v: LoweredValue,
-        info: &VarInfo,
-        why: &StepOrigin,
-    ) -> LoweredValue {
+    pub(crate) fn with_placement(&mut self, v: LoweredValue, info: &VarInfo) -> LoweredValue {
         let LoweredValue::Slot(slot, hidden) = v else { return v };
         let layout = self.layout_of(info, &hidden);
-        LoweredValue::Slot(self.draft.with_layout(slot, layout, why), hidden)
+        LoweredValue::Slot(self.draft.with_layout(slot, layout, &self.origin), hidden)
     }
 
     /// Lowers a nested program and runs the pass pipeline on it.
@@ -89,8 +83,8 @@ impl Lowering {
     ) -> Result<PlannedProgram> {
         let draft = self.draft.empty_like();
         // the steps of a nested program share nothing with the steps around it
-        let (manual, context) = (self.manual.clone(), self.context.clone());
-        let mut inner = Lowering { draft, manual, context, checkpoint: 0, num_checkpoints: 0 };
+        let (manual, context, origin) = (self.manual.clone(), self.context.clone(), self.origin.clone());
+        let mut inner = Lowering { draft, manual, context, origin, checkpoint: 0, num_checkpoints: 0 };
         let mut vals = Vec::new();
         for i in ins {
             vals.push(match i {
@@ -113,14 +107,8 @@ impl Lowering {
     /// Its loop-invariant inputs get the layouts that the body needs, and hoisted steps are emitted
     /// before the loop. `first` is the index of the body's first loop-invariant input, `why` the
     /// origin of the loop.
-    pub(crate) fn adopt_inputs(
-        &mut self,
-        body: &PlannedProgram,
-        first: usize,
-        fixed: &mut Vec<Slot>,
-        why: &StepOrigin,
-    ) {
-        let before = Some(why.clone());
+    pub(crate) fn adopt_inputs(&mut self, body: &PlannedProgram, first: usize, fixed: &mut Vec<Slot>) {
+        let before = Some(self.origin.clone());
         let p = &body.partitioned.program;
         // maps slots of the body to slots of the program around it
         let mut here: HashMap<Slot, Slot> =
@@ -192,7 +180,6 @@ impl Lowering {
         e: &Equation,
         l: &Loop,
         operands: &[LoweredValue],
-        why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
         let hidden = self.loop_carry_axes(l, operands);
         let LoopOperands { fixed, carry, xs } = l.split_operands(operands);
@@ -209,12 +196,12 @@ impl Lowering {
         ins.extend(fixed.iter().map(|v| self.nested_input(v, &mut fixed_slots)));
         let mut carry_slots = Vec::new();
         for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
-            carry_slots.push(self.store_as(v, stored.dtype, hidden, &stored.layout, why));
+            carry_slots.push(self.store_as(v, stored.dtype, hidden, &stored.layout));
             ins.push(stored.clone().into_nested_input(hidden));
         }
         let mut x_slots = Vec::new();
         for (v, var) in xs.iter().zip(&own.xs) {
-            let (slot, slice) = self.sliced_input(v, &l.body.vars[var.index()], l.length, why);
+            let (slot, slice) = self.sliced_input(v, &l.body.vars[var.index()], l.length);
             x_slots.push(slot);
             ins.push(slice);
         }
@@ -223,15 +210,15 @@ impl Lowering {
         let body = self.lower_nested(ins, once, |inner, vals| {
             let outs = inner.run(&l.body, vals.to_vec())?;
             let (next, ys) = outs.split_at(l.carry);
-            let mut slots = inner.store_carries(next, &carries, &hidden, why);
+            let mut slots = inner.store_carries(next, &carries, &hidden);
             for v in ys {
-                let slot = inner.as_slot(v, why);
+                let slot = inner.as_slot(v);
                 stacked.push((inner.draft.slots[slot].clone(), v.hidden().to_vec()));
                 slots.push(slot);
             }
             Ok(slots)
         })?;
-        self.adopt_inputs(&body, 1, &mut fixed_slots, why);
+        self.adopt_inputs(&body, 1, &mut fixed_slots);
         let body = body.partitioned;
         let out: Vec<Slot> =
             carries.iter().map(|c| self.draft.add_slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
@@ -252,17 +239,17 @@ impl Lowering {
             out: out.clone(),
             ys: ys.clone(),
         };
-        if let Some(item) = self.push_step(step, why) {
+        if let Some(item) = self.push_step(step) {
             item.info.nested_collectives.push((body.collectives, l.length as u64));
         }
         let mut list: Vec<LoweredValue> =
             out.into_iter().zip(hidden).map(|(s, h)| LoweredValue::Slot(s, h)).collect();
         for (slot, (_, hidden)) in ys.into_iter().zip(stacked) {
-            list.push(self.move_hidden_first(slot, hidden, why));
+            list.push(self.move_hidden_first(slot, hidden));
         }
         let mut placed = Vec::new();
         for (v, var) in list.into_iter().zip(&e.outputs) {
-            placed.push(self.with_placement(v, &program.vars[var.index()], why));
+            placed.push(self.with_placement(v, &program.vars[var.index()]));
         }
         Ok(placed)
     }
@@ -282,17 +269,11 @@ impl Lowering {
 
     /// Returns an array with its leading dimension as a loop slices it, and the body's input for
     /// one slice.
-    fn sliced_input(
-        &mut self,
-        v: &LoweredValue,
-        slice: &VarInfo,
-        length: usize,
-        why: &StepOrigin,
-    ) -> (Slot, NestedInput) {
+    fn sliced_input(&mut self, v: &LoweredValue, slice: &VarInfo, length: usize) -> (Slot, NestedInput) {
         let hidden = v.hidden().to_vec();
         let layout = self.layout_of(slice, &hidden);
         let shape = self.axis_sizes(&hidden).into_iter().chain(slice.ty.shape.iter().copied()).collect();
-        let slot = self.move_dim_first(v, length, &layout, why);
+        let slot = self.move_dim_first(v, length, &layout);
         (slot, NestedInput::Slot { dtype: slice.ty.dtype, shape, layout, hidden })
     }
 
@@ -315,20 +296,19 @@ impl Lowering {
         next: &[LoweredValue],
         carries: &[StoredValue],
         hidden: &[Vec<Axis>],
-        why: &StepOrigin,
     ) -> Vec<Slot> {
         let each = next.iter().zip(carries).zip(hidden);
-        each.map(|((v, c), h)| self.store_as(v, c.dtype, h, &c.layout, why)).collect()
+        each.map(|((v, c), h)| self.store_as(v, c.dtype, h, &c.layout)).collect()
     }
 
     /// Moves the leading dimension of an array that a loop slices before the hidden ones.
     /// This dimension is unsharded.
-    fn move_dim_first(&mut self, v: &LoweredValue, length: usize, slice: &Layout, why: &StepOrigin) -> Slot {
-        let slot = self.as_slot(v, why);
+    fn move_dim_first(&mut self, v: &LoweredValue, length: usize, slice: &Layout) -> Slot {
+        let slot = self.as_slot(v);
         let h = v.hidden().len();
         let layout = with_leading_dim(slice, length);
         if h == 0 {
-            return self.draft.with_layout(slot, layout, why);
+            return self.draft.with_layout(slot, layout, &self.origin);
         }
         let StoredValue { dtype, shape, .. } = self.draft.slots[slot].clone();
         let extents: Vec<usize> = std::iter::once(shape[h])
@@ -349,12 +329,12 @@ impl Lowering {
         self.draft.add_local(
             draft::map_nest(Access::from_loops(slot, dtype, &extents, &loops), &extents),
             layout,
-            why,
+            &self.origin,
         )
     }
 
     /// Moves the hidden dimensions of a stacked result to the front again.
-    fn move_hidden_first(&mut self, slot: Slot, hidden: Vec<Axis>, why: &StepOrigin) -> LoweredValue {
+    fn move_hidden_first(&mut self, slot: Slot, hidden: Vec<Axis>) -> LoweredValue {
         let h = hidden.len();
         if h == 0 {
             return LoweredValue::Slot(slot, hidden);
@@ -375,7 +355,7 @@ impl Lowering {
             .collect();
         layout.dims[..=h].rotate_left(1);
         let s = draft::map_nest(Access::from_loops(slot, dtype, &extents, &loops), &extents);
-        LoweredValue::Slot(self.draft.add_local(s, layout, why), hidden)
+        LoweredValue::Slot(self.draft.add_local(s, layout, &self.origin), hidden)
     }
 }
 

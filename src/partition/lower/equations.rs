@@ -63,6 +63,8 @@ pub(crate) struct Lowering {
     /// The context of the current equation.
     /// What it does not have itself is that of the equation around it.
     pub(crate) context: EquationContext,
+    /// The origin of the steps of the current equation.
+    pub(crate) origin: StepOrigin,
     /// The backward pass of a checkpoint that the current equation belongs to; 0 if none.
     pub(crate) checkpoint: usize,
     /// The number of backward passes of checkpoints lowered so far.
@@ -77,18 +79,20 @@ impl Lowering {
             let operands = env.get_all(&e.inputs);
             let inside = self.context.of(e);
             let around = std::mem::replace(&mut self.context, inside);
+            let origin = self.origin_of(e.op.name());
+            let origin_around = std::mem::replace(&mut self.origin, origin);
             let outs = match &e.op {
                 Op::Prim(prim) => self.lower_primitive(program, e, prim, &operands)?,
                 Op::Control(c) => self.lower_control(program, e, c, &operands)?,
             };
             self.as_typed(program, e, &outs).map_err(|wrong| verify::equation_error(program, e, wrong))?;
             env.bind(&e.outputs, outs);
-            self.context = around;
+            (self.context, self.origin) = (around, origin_around);
         }
         Ok(env.get_all(&program.outputs))
     }
     /// Returns the origin of a step of the current equation.
-    pub(crate) fn origin(&self, op: &str) -> StepOrigin {
+    fn origin_of(&self, op: &str) -> StepOrigin {
         StepOrigin {
             location: self.context.location,
             op: op.to_string(),
@@ -127,14 +131,13 @@ impl Lowering {
         prim: &Prim,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin(prim.name());
         let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         if let Some(c) = prim.collective() {
             let within = self.manual.as_ref().map(|m| (&m.mesh, &m.axes));
             verify::collective(&c, within, &types, &results)
                 .map_err(|wrong| verify::equation_error(program, e, wrong))?;
-            return self.lower_collective(program, e, &c, operands, &why);
+            return self.lower_collective(program, e, &c, operands);
         }
         let nests = prim.loop_nests(&types, &results);
         verify::loop_nests(&nests, &types, &results)
@@ -146,12 +149,12 @@ impl Lowering {
             let layouts: Vec<Layout> = e.outputs.iter().map(own).collect();
             let list: Vec<LoopNest> =
                 nests.iter().map(|s| self.with_hidden_dims(s.clone(), operands, &hidden)).collect();
-            if let Some(made) = self.lower_separable_rows(&list, &layouts, &why) {
+            if let Some(made) = self.lower_separable_rows(&list, &layouts) {
                 made.iter().for_each(|slot| self.note_unconstrained(*slot, &results[0], pinned));
                 let result = made.last().map(|slot| LoweredValue::Slot(*slot, hidden.clone()));
                 return Ok(result.into_iter().collect());
             }
-            if let Some(slots) = self.lower_two_phase(&list, &layouts, &why) {
+            if let Some(slots) = self.lower_two_phase(&list, &layouts) {
                 return Ok(slots.into_iter().map(|slot| LoweredValue::Slot(slot, hidden.clone())).collect());
             }
         }
@@ -159,14 +162,14 @@ impl Lowering {
         for (s, var) in nests.into_iter().zip(&e.outputs) {
             let layout = self.layout_of(&program.vars[var.index()], &hidden);
             let parts = match operands {
-                [LoweredValue::Slot(slot, _)] if pinned => self.lower_to_partial(*slot, &layout, &why),
+                [LoweredValue::Slot(slot, _)] if pinned => self.lower_to_partial(*slot, &layout),
                 _ => None,
             };
             let slot = match parts {
                 Some(slot) => slot,
                 None => {
                     let s = self.with_hidden_dims(s, operands, &hidden);
-                    self.emit(s, layout, &why, pinned)
+                    self.emit(s, layout, pinned)
                 }
             };
             self.note_unconstrained(slot, program.ty(*var), pinned);
@@ -244,7 +247,7 @@ impl Lowering {
 
     /// Emits a local step for a loop nest.
     /// Returns the source instead if the nest copies a value that has this layout.
-    pub(crate) fn emit(&mut self, s: LoopNest, layout: Layout, why: &StepOrigin, pinned: bool) -> Slot {
+    pub(crate) fn emit(&mut self, s: LoopNest, layout: Layout, pinned: bool) -> Slot {
         if let (Some(slot), true) = (s.copied_operand(), s.compute.elementwise().is_some()) {
             let from = &self.draft.slots[slot];
             if from.layout == layout
@@ -254,7 +257,7 @@ impl Lowering {
                 return slot;
             }
         }
-        let out = self.draft.add_local(s, layout, why);
+        let out = self.draft.add_local(s, layout, &self.origin);
         if let Some(item) = self.draft.last_step() {
             item.info.constrained = pinned;
             item.info.per_device = self.manual.is_some();
@@ -270,8 +273,8 @@ impl Lowering {
     }
 
     /// Emits a step that is not local.
-    pub(crate) fn push_step(&mut self, step: Step, why: &StepOrigin) -> Option<&mut DraftStep> {
-        self.draft.steps.push(DraftStep::new(step, why.clone()));
+    pub(crate) fn push_step(&mut self, step: Step) -> Option<&mut DraftStep> {
+        self.draft.steps.push(DraftStep::new(step, self.origin.clone()));
         self.draft.last_step()
     }
 
@@ -282,7 +285,6 @@ impl Lowering {
         dtype: DType,
         hidden: &[Axis],
         layout: &Layout,
-        why: &StepOrigin,
     ) -> Slot {
         let slot = match v {
             LoweredValue::Slot(slot, own) if own == hidden => *slot,
@@ -292,32 +294,32 @@ impl Lowering {
                 let loops: Vec<_> = (0..inner.rank()).map(Some).collect();
                 let s = draft::map_nest(Access::from_loops(0, dtype, &inner, &loops), &inner);
                 let s = self.with_hidden_dims(s, std::slice::from_ref(v), hidden);
-                return self.draft.add_local(s, layout.clone(), why);
+                return self.draft.add_local(s, layout.clone(), &self.origin);
             }
             LoweredValue::Lit(l) => {
                 let s = constant_nest(*l, dtype, &self.axis_sizes(hidden));
-                return self.draft.add_local(s, layout.clone(), why);
+                return self.draft.add_local(s, layout.clone(), &self.origin);
             }
         };
-        self.draft.with_layout(slot, layout.clone(), why)
+        self.draft.with_layout(slot, layout.clone(), &self.origin)
     }
 
     /// Returns the slot of a value.
     /// A literal becomes a stored scalar.
-    pub(crate) fn as_slot(&mut self, v: &LoweredValue, why: &StepOrigin) -> Slot {
+    pub(crate) fn as_slot(&mut self, v: &LoweredValue) -> Slot {
         match v {
             LoweredValue::Slot(slot, _) => *slot,
             LoweredValue::Lit(l) => {
-                self.store_as(v, l.dtype, &[], &Layout { dims: Vec::new(), partial: None }, why)
+                self.store_as(v, l.dtype, &[], &Layout { dims: Vec::new(), partial: None })
             }
         }
     }
 
     /// Returns the slot of a value, summed if it is partial.
-    pub(crate) fn full_slot(&mut self, v: &LoweredValue, why: &StepOrigin) -> Slot {
-        let slot = self.as_slot(v, why);
+    pub(crate) fn full_slot(&mut self, v: &LoweredValue) -> Slot {
+        let slot = self.as_slot(v);
         let layout = Layout { partial: None, ..self.draft.slots[slot].layout.clone() };
-        self.draft.with_layout(slot, layout, why)
+        self.draft.with_layout(slot, layout, &self.origin)
     }
 
     /// Returns the layout of a variable, with its hidden dimensions first.

@@ -11,7 +11,7 @@ use crate::ir::program::{
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{LoweredValue, Lowering, ManualAxes};
-use crate::partition::program::{Slot, StepOrigin};
+use crate::partition::program::Slot;
 
 /// Loops of a loop nest under construction.
 pub(crate) struct LoopList {
@@ -50,20 +50,19 @@ impl Lowering {
         m: &ShardMapping,
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
-        let why = self.origin("shard_map");
         let outer = self.manual.clone();
         let axes = m.mesh.in_order(m.axes.iter().chain(outer.iter().flat_map(|o| &o.axes)));
         self.manual = Some(ManualAxes { mesh: m.mesh.clone(), axes });
         let mut ins = Vec::new();
         for ((v, spec), var) in operands.iter().zip(&m.in_specs).zip(&m.body.inputs) {
-            ins.push(self.cut_blocks(v, *spec, &m.axes, &m.body.vars[var.index()], &why)?);
+            ins.push(self.cut_blocks(v, *spec, &m.axes, &m.body.vars[var.index()])?);
         }
         let outs = self.run(&m.body, ins)?;
         let mut joined = Vec::new();
         for (k, ((v, spec), var)) in outs.iter().zip(&m.out_specs).zip(&e.outputs).enumerate() {
             let dtype = m.body.input_type(&m.body.outputs[k]).dtype;
             let info = &program.vars[var.index()];
-            joined.push(self.join_blocks(v, dtype, *spec, &m.axes, info, outer.as_ref(), &why)?);
+            joined.push(self.join_blocks(v, dtype, *spec, &m.axes, info, outer.as_ref())?);
         }
         self.manual = outer;
         Ok(joined)
@@ -76,7 +75,6 @@ impl Lowering {
         spec: Spec,
         axes: &Axes,
         info: &VarInfo,
-        why: &StepOrigin,
     ) -> Result<LoweredValue> {
         let LoweredValue::Slot(slot, own) = v else { return Ok(v.clone()) };
         let named = spec.dims().iter().flat_map(Axes::iter).filter(|a| axes.contains(*a));
@@ -93,7 +91,7 @@ impl Lowering {
         let lead: Vec<Axis> = spec.dim(0).iter().copied().filter(|a| axes.contains(*a)).collect();
         if own.is_empty() && lead == hidden {
             let s = draft::reshape_nest(*slot, from.dtype, &from.shape, &extents);
-            return Ok(LoweredValue::Slot(self.emit(s, layout, why, false), hidden));
+            return Ok(LoweredValue::Slot(self.emit(s, layout, false), hidden));
         }
         let mut map: Vec<AffineExpr> = own.iter().map(|a| AffineExpr::linear(0, at(a), 1)).collect();
         for (d, n) in info.ty.shape.iter().enumerate() {
@@ -108,11 +106,10 @@ impl Lowering {
         let part =
             AccessPiece { source: Source::Value(*slot), ranges: StridedRange::full_box(&extents), map };
         let read = Access { dtype: info.ty.dtype, pieces: vec![part], fill: Scalar::zero(info.ty.dtype) };
-        Ok(LoweredValue::Slot(self.emit(draft::map_nest(read, &extents), layout, why, false), hidden))
+        Ok(LoweredValue::Slot(self.emit(draft::map_nest(read, &extents), layout, false), hidden))
     }
 
     /// Joins blocks along the manual axes in `spec` to a global value.
-    #[expect(clippy::too_many_arguments, reason = "a boundary has two sides")]
     fn join_blocks(
         &mut self,
         v: &LoweredValue,
@@ -121,7 +118,6 @@ impl Lowering {
         axes: &Axes,
         info: &VarInfo,
         outer: Option<&ManualAxes>,
-        why: &StepOrigin,
     ) -> Result<LoweredValue> {
         let named: Vec<Axis> =
             spec.dims().iter().flat_map(Axes::iter).filter(|a| axes.contains(*a)).collect();
@@ -129,7 +125,7 @@ impl Lowering {
             LoweredValue::Lit(_) if named.is_empty() && spec.unreduced_axes().is_empty() => {
                 return Ok(v.clone());
             }
-            LoweredValue::Lit(_) => (self.as_slot(v, why), Vec::new()),
+            LoweredValue::Lit(_) => (self.as_slot(v), Vec::new()),
             LoweredValue::Slot(slot, own) => (*slot, own.clone()),
         };
         let kept: Vec<Axis> =
@@ -180,7 +176,7 @@ impl Lowering {
         };
         let s =
             LoopNest { extents: loops.extents, rank: loops.rank, dtype, accesses: vec![read], compute: body };
-        let slot = self.emit_reshaped(s, &parted, &full, layout, slot, why);
+        let slot = self.emit_reshaped(s, &parted, &full, layout, slot);
         Ok(LoweredValue::Slot(slot, kept))
     }
 
@@ -215,21 +211,20 @@ impl Lowering {
         full: &[usize],
         layout: Layout,
         from: Slot,
-        why: &StepOrigin,
     ) -> Slot {
         if parted == full {
-            return self.emit(s, layout, why, false);
+            return self.emit(s, layout, false);
         }
         let source = self.draft.slots[from].clone();
         let mid = if s.compute.elementwise().is_some() && reads_in_linear_order(&s, &source.shape) {
             from
         } else {
             let mid = split_layout(&layout, full, parted);
-            self.emit(s, mid, why, false)
+            self.emit(s, mid, false)
         };
         let mid_shape = self.draft.slots[mid].shape.clone();
         let s = draft::reshape_nest(mid, source.dtype, &mid_shape, full);
-        self.emit(s, layout, why, false)
+        self.emit(s, layout, false)
     }
 }
 

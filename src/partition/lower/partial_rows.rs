@@ -9,7 +9,7 @@ use crate::ir::program::{
 };
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
-use crate::partition::program::{Slot, StepOrigin};
+use crate::partition::program::Slot;
 
 /// The split loops along a row, as (index among the loops along the row, layout).
 type LoopSplits = Vec<(usize, DimLayout)>;
@@ -23,7 +23,6 @@ impl Lowering {
         list: &[LoopNest],
         over: &[usize],
         layouts: &[Layout],
-        why: &StepOrigin,
     ) -> Option<Vec<Slot>> {
         let cuts = self.loop_splits(&list[0], over);
         let all: SubAxes = cuts.iter().flat_map(|(_, l)| l.sub_axes.clone()).collect();
@@ -36,7 +35,7 @@ impl Lowering {
             return None;
         }
         let blocks: Vec<Slot> =
-            list.iter().zip(layouts).map(|(s, to)| self.block_results(s, to, &cuts, &all, why)).collect();
+            list.iter().zip(layouts).map(|(s, to)| self.block_results(s, to, &cuts, &all)).collect();
         let added = |((s, to), slot): ((&LoopNest, &Layout), Slot)| {
             let rank = s.rank;
             let extents: Vec<usize> =
@@ -47,7 +46,7 @@ impl Lowering {
             self.draft.add_local(
                 LoopNest { extents, rank, dtype: s.dtype, accesses: reads, compute: body },
                 to.clone(),
-                why,
+                &self.origin,
             )
         };
         Some(list.iter().zip(layouts).zip(blocks).map(added).collect())
@@ -90,14 +89,7 @@ impl Lowering {
 
     /// Computes the row kernel for each block.
     /// After the result's dimensions there is one over the blocks of each split loop.
-    fn block_results(
-        &mut self,
-        s: &LoopNest,
-        to: &Layout,
-        cuts: &LoopSplits,
-        all: &SubAxes,
-        why: &StepOrigin,
-    ) -> Slot {
+    fn block_results(&mut self, s: &LoopNest, to: &Layout, cuts: &LoopSplits, all: &SubAxes) -> Slot {
         let (rank, more) = (s.rank, cuts.len());
         let mut extents = s.extents.clone();
         for (a, l) in cuts {
@@ -136,7 +128,7 @@ impl Lowering {
             accesses: reads,
             compute: s.compute.clone(),
         };
-        self.draft.add_local(made, Layout { dims, partial: None }, why)
+        self.draft.add_local(made, Layout { dims, partial: None }, &self.origin)
     }
 }
 

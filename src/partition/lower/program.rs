@@ -17,7 +17,8 @@ pub fn partition(program: &Program) -> Result<Partitioned> {
 pub(crate) fn partition_for(program: &Program, per_byte: TransferPrices) -> Result<Partitioned> {
     let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
     let context = EquationContext::default();
-    let mut lower = Lowering { draft, manual: None, context, checkpoint: 0, num_checkpoints: 0 };
+    let origin = StepOrigin { op: "return".into(), ..StepOrigin::default() };
+    let mut lower = Lowering { draft, manual: None, context, origin, checkpoint: 0, num_checkpoints: 0 };
     let mut vals = Vec::new();
     for var in &program.inputs {
         let info = &program.vars[var.index()];
@@ -27,8 +28,7 @@ pub(crate) fn partition_for(program: &Program, per_byte: TransferPrices) -> Resu
         vals.push(LoweredValue::Slot(slot, Vec::new()));
     }
     let outs = lower.run(program, vals)?;
-    let why = StepOrigin { op: "return".into(), ..StepOrigin::default() };
-    lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
+    lower.draft.outs = outs.iter().map(|v| lower.as_slot(v)).collect();
     Ok(run_pipeline(lower.draft)?.partitioned)
 }
 

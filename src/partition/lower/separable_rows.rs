@@ -11,7 +11,7 @@ use crate::ir::program::{
 };
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
-use crate::partition::program::{Slot, StepOrigin};
+use crate::partition::program::Slot;
 use std::sync::Arc;
 
 /// A step along one dimension.
@@ -35,7 +35,6 @@ impl Lowering {
         &mut self,
         list: &[LoopNest],
         layouts: &[Layout],
-        why: &StepOrigin,
     ) -> Option<Vec<Slot>> {
         let ([nest], [to]) = (list, layouts) else { return None };
         let call = nest.compute.row_kernel()?;
@@ -54,7 +53,7 @@ impl Lowering {
             let layout =
                 if k == last { to.clone() } else { Layout { dims: stage.dims.clone(), partial: None } };
             let nest = self.stage_nest(from, stage);
-            from = self.draft.add_local(nest, layout, why);
+            from = self.draft.add_local(nest, layout, &self.origin);
             made.push(from);
         }
         Some(made)

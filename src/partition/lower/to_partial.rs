@@ -11,13 +11,13 @@ use crate::ir::program::{
 use crate::partition::draft::{self, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
-use crate::partition::program::{Slot, Step, StepOrigin};
+use crate::partition::program::{Slot, Step};
 
 impl Lowering {
     /// Returns `src` converted to the partial layout `to`.
     ///
     /// `None` if it is not split over the new partial sub-axes, or not evenly.
-    pub(crate) fn lower_to_partial(&mut self, src: Slot, to: &Layout, why: &StepOrigin) -> Option<Slot> {
+    pub(crate) fn lower_to_partial(&mut self, src: Slot, to: &Layout) -> Option<Slot> {
         let from = self.draft.slots[src].clone();
         let parts_of = |l: &Layout| l.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let (before, after) = (parts_of(&from.layout), parts_of(to));
@@ -42,7 +42,7 @@ impl Lowering {
             });
         }
         let partial = (!stay.is_empty()).then(|| (Reducer::Add, in_device_order(stay)));
-        let src = self.draft.with_layout(src, Layout { dims: split, partial }, why);
+        let src = self.draft.with_layout(src, Layout { dims: split, partial }, &self.origin);
 
         let mut loops = BlockLoops::new(&from.shape, to, &sub_axes);
         let (rank, parted) = (loops.extents.len(), loops.extents.clone());
@@ -54,12 +54,12 @@ impl Lowering {
         let reads = vec![Access { dtype: from.dtype, pieces: vec![part], fill: Scalar::zero(from.dtype) }];
         let body = Compute::Reduce { reducer: Reducer::Add, code };
         let s = LoopNest { extents, rank, dtype: from.dtype, accesses: reads, compute: body };
-        let there = self.draft.add_local(s, Layout { dims, partial: to.partial.clone() }, why);
+        let there = self.draft.add_local(s, Layout { dims, partial: to.partial.clone() }, &self.origin);
         if let Some(DraftStep { step: Step::Local { layout, .. }, .. }) = self.draft.last_step() {
             *layout = folded;
         }
         let s = draft::reshape_nest(there, from.dtype, &parted, &from.shape);
-        Some(self.emit(s, to.clone(), why, true))
+        Some(self.emit(s, to.clone(), true))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ir::program::{
     ScalarCode, ScalarOp, Source, StridedRange,
 };
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::program::{Slot, StepOrigin, StoredValue};
+use crate::partition::program::{Slot, StoredValue};
 use crate::partition::{draft, lower::equations::Lowering};
 use std::sync::Arc;
 
@@ -37,17 +37,12 @@ struct RowBlocks {
 impl Lowering {
     /// Lowers row kernels in two phases.
     /// `None` if the rows are not split, or if that would move more.
-    pub(crate) fn lower_two_phase(
-        &mut self,
-        list: &[LoopNest],
-        layouts: &[Layout],
-        why: &StepOrigin,
-    ) -> Option<Vec<Slot>> {
+    pub(crate) fn lower_two_phase(&mut self, list: &[LoopNest], layouts: &[Layout]) -> Option<Vec<Slot>> {
         let row_kernel = list.first()?.compute.row_kernel()?;
         let dtypes: Vec<DType> = list[0].accesses.iter().map(|r| r.dtype).collect();
         let cut = row_kernel.kernel.sharding(&dtypes);
         if let RowSharding::Sum { dims: over } = &cut {
-            return self.lower_partial_rows(list, over, layouts, why);
+            return self.lower_partial_rows(list, over, layouts);
         }
         let mut blocks = self.row_blocks(&list[0], row_kernel, layouts)?;
         let (n, size) = (blocks.shape[blocks.axis], blocks.size);
@@ -68,22 +63,22 @@ impl Lowering {
                 if list.len() != 1 || !alike || told.len() * n * n >= (1 + blocks.operands.len()) * size {
                     return None;
                 }
-                self.pad_blocks(&mut blocks, &neutral, why);
-                let totals = self.block_totals(&blocks, &totals, &told, why);
-                let states = self.block_prefixes(&blocks, totals, before, state, why);
-                Some(vec![self.second_pass(&blocks, states, block, (list[0].dtype, state), &layouts[0], why)])
+                self.pad_blocks(&mut blocks, &neutral);
+                let totals = self.block_totals(&blocks, &totals, &told);
+                let states = self.block_prefixes(&blocks, totals, before, state);
+                Some(vec![self.second_pass(&blocks, states, block, (list[0].dtype, state), &layouts[0])])
             }
             RowSharding::TopK { k, block, merge: of, neutral } => {
                 // a candidate consists of a value and an index, hence the factor of 2
                 if 2 * n * k >= size || k > blocks.block_size {
                     return None;
                 }
-                self.pad_blocks(&mut blocks, &[neutral], why);
-                let found = self.candidates(&blocks, k, block, list, why);
+                self.pad_blocks(&mut blocks, &[neutral]);
+                let found = self.candidates(&blocks, k, block, list);
                 Some(
                     list.iter()
                         .zip(layouts)
-                        .map(|(s, to)| self.merge_candidates(&blocks, k, &of, found, s, to, why))
+                        .map(|(s, to)| self.merge_candidates(&blocks, k, &of, found, s, to))
                         .collect(),
                 )
             }
@@ -125,7 +120,7 @@ impl Lowering {
         Some(RowBlocks { operands: reads, shape, axis, size, block_size: size.div_ceil(n), dims })
     }
     /// Pads the last blocks with neutral elements, so that all blocks have equal size.
-    fn pad_blocks(&mut self, b: &mut RowBlocks, neutral: &[Scalar], why: &StepOrigin) {
+    fn pad_blocks(&mut self, b: &mut RowBlocks, neutral: &[Scalar]) {
         let n = b.shape[b.axis];
         if b.size == n * b.block_size {
             return;
@@ -138,7 +133,7 @@ impl Lowering {
             let mut read = Access { fill: *fill, ..Access::from_loops(*slot, *dtype, &extents, &loops) };
             read.pieces[0].ranges[b.axis] = StridedRange::full(b.size);
             layout.dims[b.axis] = DimLayout::new(n * b.block_size, layout.dims[b.axis].sub_axes.clone());
-            *slot = self.draft.add_local(draft::map_nest(read, &extents), layout, why);
+            *slot = self.draft.add_local(draft::map_nest(read, &extents), layout, &self.origin);
         }
     }
 
@@ -148,7 +143,6 @@ impl Lowering {
         b: &RowBlocks,
         of: &Arc<dyn RowKernel>,
         total_dtypes: &[DType],
-        why: &StepOrigin,
     ) -> Vec<(Slot, DType)> {
         let rank = b.shape.len();
         let extents: Vec<usize> = b.shape.iter().copied().chain([b.block_size]).collect();
@@ -166,7 +160,7 @@ impl Lowering {
                 accesses: reads.clone(),
                 compute: body,
             };
-            (self.draft.add_local(s, Layout { dims: b.dims.clone(), partial: None }, why), *dtype)
+            (self.draft.add_local(s, Layout { dims: b.dims.clone(), partial: None }, &self.origin), *dtype)
         };
         total_dtypes.iter().enumerate().map(one).collect()
     }
@@ -177,7 +171,6 @@ impl Lowering {
         totals: Vec<(Slot, DType)>,
         of: Arc<dyn RowKernel>,
         dtype: DType,
-        why: &StepOrigin,
     ) -> Slot {
         let rank = b.shape.len();
         let extents: Vec<usize> = b.shape.iter().copied().chain([b.shape[b.axis]]).collect();
@@ -190,7 +183,7 @@ impl Lowering {
             row_loops: std::iter::once(b.axis).collect(),
         });
         let s = LoopNest { extents, rank, dtype, accesses: reads, compute: body };
-        self.draft.add_local(s, Layout { dims: b.dims.clone(), partial: None }, why)
+        self.draft.add_local(s, Layout { dims: b.dims.clone(), partial: None }, &self.origin)
     }
     /// Computes the result from the blocks of the operands and the totals before them.
     fn second_pass(
@@ -200,7 +193,6 @@ impl Lowering {
         of: Arc<dyn RowKernel>,
         (dtype, state): (DType, DType),
         to: &Layout,
-        why: &StepOrigin,
     ) -> Slot {
         let (shape, dims) = b.with_block_dim(b.block_size);
         let rank = shape.len();
@@ -214,18 +206,18 @@ impl Lowering {
             row_loops: std::iter::once(b.axis + 1).collect(),
         });
         let s = LoopNest { extents, rank, dtype, accesses: reads, compute: body };
-        let partials = self.draft.add_local(s, Layout { dims, partial: None }, why);
+        let partials = self.draft.add_local(s, Layout { dims, partial: None }, &self.origin);
         let mut full = b.shape.clone();
         full[b.axis] *= b.block_size;
         let s = draft::reshape_nest(partials, dtype, &shape, &full);
         let mut layout = to.clone();
         layout.dims[b.axis] = DimLayout::new(full[b.axis], to.dims[b.axis].sub_axes.clone());
-        let all = self.draft.add_local(s, layout, why);
+        let all = self.draft.add_local(s, layout, &self.origin);
         if full[b.axis] == b.size {
             return all;
         }
         full[b.axis] = b.size;
-        self.draft.add_local(draft::copy_nest(all, dtype, &full), to.clone(), why)
+        self.draft.add_local(draft::copy_nest(all, dtype, &full), to.clone(), &self.origin)
     }
 
     /// Computes the best elements of each block, and their indices in the row.
@@ -235,7 +227,6 @@ impl Lowering {
         k: usize,
         of: Arc<dyn RowKernel>,
         list: &[LoopNest],
-        why: &StepOrigin,
     ) -> [Slot; 2] {
         let (shape, dims) = b.with_block_dim(k);
         let rank = shape.len();
@@ -251,7 +242,7 @@ impl Lowering {
             let reads = b.block_accesses(&extents, |d| b.dim_index(d), rank);
             let dtype = [b.operands[0].1, DType::I32][result];
             let s = LoopNest { extents: extents.clone(), rank, dtype, accesses: reads, compute: body };
-            self.draft.add_local(s, layout.clone(), why)
+            self.draft.add_local(s, layout.clone(), &self.origin)
         });
         debug_assert!(list.len() <= 2, "values and indices");
         let mut code = ScalarCode { insts: Vec::new() };
@@ -262,10 +253,9 @@ impl Lowering {
         let loops: Vec<_> = (0..rank).map(Some).collect();
         let reads = vec![Access::from_loops(places, DType::I32, &shape, &loops)];
         let s = LoopNest::map(shape, DType::I32, reads, code);
-        [values, self.draft.add_local(s, layout, why)]
+        [values, self.draft.add_local(s, layout, &self.origin)]
     }
     /// Computes a result from the candidates of all blocks.
-    #[expect(clippy::too_many_arguments, reason = "what it is, of what, and where it is")]
     fn merge_candidates(
         &mut self,
         b: &RowBlocks,
@@ -274,7 +264,6 @@ impl Lowering {
         found: [Slot; 2],
         s: &LoopNest,
         to: &Layout,
-        why: &StepOrigin,
     ) -> Slot {
         let row_kernel = s.compute.row_kernel().expect("its rows were split");
         let rank = s.rank;
@@ -291,7 +280,7 @@ impl Lowering {
         let reads = found.into_iter().zip([b.operands[0].1, DType::I32]).map(read).collect();
         let body = Compute::RowKernel(RowKernelCall { kernel: of.clone(), ..row_kernel.clone() });
         let s = LoopNest { extents, rank, dtype: s.dtype, accesses: reads, compute: body };
-        self.draft.add_local(s, to.clone(), why)
+        self.draft.add_local(s, to.clone(), &self.origin)
     }
 }
 

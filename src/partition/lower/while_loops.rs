@@ -14,7 +14,7 @@ use crate::partition::layout::Layout;
 use crate::partition::lower::control::NestedInput;
 use crate::partition::lower::equations::{LoweredValue, Lowering};
 use crate::partition::lower::varying::varying_axes;
-use crate::partition::program::{Slot, Step, StepOrigin, StoredValue};
+use crate::partition::program::{Slot, Step, StoredValue};
 
 /// The trip count of a `while` loop that costs are computed with.
 const ASSUMED_WHILE_TRIPS: u64 = 16;
@@ -43,7 +43,6 @@ impl Lowering {
         (cond, cond_fixed): LoopPart<'_>,
         (body, body_fixed): LoopPart<'_>,
         operands: &[LoweredValue],
-        why: &StepOrigin,
     ) -> Result<Vec<LoweredValue>> {
         let (for_cond, rest) = operands.split_at(cond_fixed);
         let (for_body, carry) = rest.split_at(body_fixed);
@@ -63,25 +62,24 @@ impl Lowering {
         let mut carry_slots = Vec::new();
         for (k, v) in carry.iter().enumerate() {
             let stored = &carries.values[k];
-            carry_slots.push(self.store_as(v, stored.dtype, &carries.hidden[k], &stored.layout, why));
+            carry_slots.push(self.store_as(v, stored.dtype, &carries.hidden[k], &stored.layout));
         }
         let (cond_slots, body_slots, tested, stepped);
         if test.is_empty() {
-            (cond_slots, tested) = self.lower_condition(cond, for_cond, &carries, why)?;
-            (body_slots, stepped) = self.lower_body(body, for_body, &carries, why)?;
+            (cond_slots, tested) = self.lower_condition(cond, for_cond, &carries)?;
+            (body_slots, stepped) = self.lower_body(body, for_body, &carries)?;
         } else {
             let flag = self.device_flag(&test);
             let now = carry_slots.iter().zip(&carries.hidden).map(|(s, h)| LoweredValue::Slot(*s, h.clone()));
             let first = self.run(cond, for_cond.iter().cloned().chain(now).collect())?.swap_remove(0);
-            carry_slots.push(self.store_as(&first, DType::Bool, &test, &flag.layout, why));
+            carry_slots.push(self.store_as(&first, DType::Bool, &test, &flag.layout));
             carries.values.push(flag);
             carries.hidden.push(test.clone());
             let axes: Axes = test.into_iter().collect();
             // unchecked code may have collectives in such a loop: its devices iterate together
             let together = [cond, body].into_iter().any(|p| collective_over(p, &axes).is_some());
-            (cond_slots, tested) = (Vec::new(), self.lower_flag(&carries, together, why)?);
-            (body_slots, stepped) =
-                self.lower_device_body((cond, for_cond), (body, for_body), &carries, why)?;
+            (cond_slots, tested) = (Vec::new(), self.lower_flag(&carries, together)?);
+            (body_slots, stepped) = self.lower_device_body((cond, for_cond), (body, for_body), &carries)?;
         }
         let add = |c: &StoredValue| self.draft.add_slot(c.dtype, c.shape.clone(), c.layout.clone());
         let out: Vec<Slot> = carries.values.iter().map(add).collect();
@@ -94,17 +92,13 @@ impl Lowering {
             carry: carry_slots,
             out: out.clone(),
         };
-        if let Some(item) = self.push_step(step, why) {
+        if let Some(item) = self.push_step(step) {
             item.info.nested_collectives.push((tested.collectives.per_iteration(), 1));
             item.info.nested_collectives.push((stepped.collectives.per_iteration(), 1));
         }
         let mut placed = Vec::new();
         for ((slot, hidden), var) in out.into_iter().zip(carries.hidden).zip(&e.outputs) {
-            placed.push(self.with_placement(
-                LoweredValue::Slot(slot, hidden),
-                &program.vars[var.index()],
-                why,
-            ));
+            placed.push(self.with_placement(LoweredValue::Slot(slot, hidden), &program.vars[var.index()]));
         }
         Ok(placed)
     }
@@ -123,11 +117,10 @@ impl Lowering {
         cond: &Program,
         fixed: &[LoweredValue],
         carries: &StoredCarries,
-        why: &StepOrigin,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
-        self.lower_while_program(fixed, carries, why, |inner, vals| {
+        self.lower_while_program(fixed, carries, |inner, vals| {
             let outs = inner.run(cond, vals.to_vec())?;
-            Ok(vec![inner.any_device(&outs[0], why)])
+            Ok(vec![inner.any_device(&outs[0])])
         })
     }
 
@@ -138,11 +131,10 @@ impl Lowering {
         body: &Program,
         fixed: &[LoweredValue],
         carries: &StoredCarries,
-        why: &StepOrigin,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
-        self.lower_while_program(fixed, carries, why, |inner, vals| {
+        self.lower_while_program(fixed, carries, |inner, vals| {
             let next = inner.run(body, vals.to_vec())?;
-            Ok(inner.store_carries(&next, &carries.values, &carries.hidden, why))
+            Ok(inner.store_carries(&next, &carries.values, &carries.hidden))
         })
     }
 
@@ -152,29 +144,23 @@ impl Lowering {
         &mut self,
         fixed: &[LoweredValue],
         carries: &StoredCarries,
-        why: &StepOrigin,
         run: impl FnOnce(&mut Self, &[LoweredValue]) -> Result<Vec<Slot>>,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
         let mut slots = Vec::new();
         let mut ins: Vec<NestedInput> = fixed.iter().map(|v| self.nested_input(v, &mut slots)).collect();
         ins.extend(carries.inputs());
         let planned = self.lower_nested(ins, (0..slots.len(), ASSUMED_WHILE_TRIPS), run)?;
-        self.adopt_inputs(&planned, 0, &mut slots, why);
+        self.adopt_inputs(&planned, 0, &mut slots);
         Ok((slots, planned))
     }
 
     /// Lowers the condition of a loop whose last carry says which devices continue.
     /// If they iterate `together`, the result is one bool for all devices.
-    fn lower_flag(
-        &mut self,
-        carries: &StoredCarries,
-        together: bool,
-        why: &StepOrigin,
-    ) -> Result<PlannedProgram> {
+    fn lower_flag(&mut self, carries: &StoredCarries, together: bool) -> Result<PlannedProgram> {
         let ins = carries.inputs().collect();
         self.lower_nested(ins, (0..0, ASSUMED_WHILE_TRIPS), |inner, vals| {
             let flag = &vals[vals.len() - 1];
-            Ok(vec![if together { inner.any_device(flag, why) } else { inner.as_slot(flag, why) }])
+            Ok(vec![if together { inner.any_device(flag) } else { inner.as_slot(flag) }])
         })
     }
 
@@ -185,7 +171,6 @@ impl Lowering {
         (cond, for_cond): (&Program, &[LoweredValue]),
         (body, for_body): (&Program, &[LoweredValue]),
         carries: &StoredCarries,
-        why: &StepOrigin,
     ) -> Result<(Vec<Slot>, PlannedProgram)> {
         let mut slots = Vec::new();
         let fixed = for_body.iter().chain(for_cond);
@@ -198,19 +183,19 @@ impl Lowering {
             let (flag, carry) = rest.split_last().expect("a flag is the last carry");
             let next = inner.run(body, [for_body, carry].concat())?;
             let mut now = Vec::new();
-            for (k, slot) in inner.store_carries(&next, values, hidden, why).into_iter().enumerate() {
+            for (k, slot) in inner.store_carries(&next, values, hidden).into_iter().enumerate() {
                 let next = LoweredValue::Slot(slot, hidden[k].clone());
                 let block = &values[k].shape[hidden[k].len()..];
                 let choice = [flag, &next, &carry[k]];
-                let slot = inner.select(choice, block, values[k].dtype, &hidden[k], &values[k].layout, why);
+                let slot = inner.select(choice, block, values[k].dtype, &hidden[k], &values[k].layout);
                 now.push(LoweredValue::Slot(slot, hidden[k].clone()));
             }
             let holds = inner.run(cond, [for_cond, &now].concat())?.swap_remove(0);
             let last = values.len() - 1;
-            let holds = inner.store_as(&holds, DType::Bool, &hidden[last], &values[last].layout, why);
-            Ok(now.iter().map(|v| inner.as_slot(v, why)).chain([holds]).collect())
+            let holds = inner.store_as(&holds, DType::Bool, &hidden[last], &values[last].layout);
+            Ok(now.iter().map(|v| inner.as_slot(v)).chain([holds]).collect())
         })?;
-        self.adopt_inputs(&planned, 0, &mut slots, why);
+        self.adopt_inputs(&planned, 0, &mut slots);
         Ok((slots, planned))
     }
 
@@ -223,7 +208,6 @@ impl Lowering {
         dtype: DType,
         hidden: &[Axis],
         layout: &Layout,
-        why: &StepOrigin,
     ) -> Slot {
         let all: Vec<_> = (0..block.len()).map(Some).collect();
         let reads = vec![
@@ -240,21 +224,21 @@ impl Lowering {
         let s = LoopNest::map(block.to_vec(), dtype, reads, code);
         let operands: Vec<LoweredValue> = choice.into_iter().cloned().collect();
         let s = self.with_hidden_dims(s, &operands, hidden);
-        self.emit(s, layout.clone(), why, false)
+        self.emit(s, layout.clone(), false)
     }
 
     /// Computes whether a bool is true on any device.
-    fn any_device(&mut self, v: &LoweredValue, why: &StepOrigin) -> Slot {
+    fn any_device(&mut self, v: &LoweredValue) -> Slot {
         let unsharded = Layout { dims: Vec::new(), partial: None };
-        let slot = self.as_slot(v, why);
+        let slot = self.as_slot(v);
         let extents = self.axis_sizes(v.hidden());
         if extents.is_empty() {
-            return self.draft.with_layout(slot, unsharded, why);
+            return self.draft.with_layout(slot, unsharded, &self.origin);
         }
         let all: Vec<_> = (0..extents.len()).map(Some).collect();
         let reads = vec![Access::from_loops(slot, DType::Bool, &extents, &all)];
         let (bool, code) = (DType::Bool, ScalarCode::copy(DType::Bool));
         let s = LoopNest::reduce(extents, 0, bool, reads, Reducer::Or, code);
-        self.emit(s, unsharded, why, false)
+        self.emit(s, unsharded, false)
     }
 }
