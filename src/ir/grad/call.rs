@@ -28,13 +28,8 @@ pub(super) fn with_tangents(ins: &[Value], tangents: &[Option<Value>]) -> Vec<Va
 }
 
 /// Differentiates a call of a program, which may have a checkpoint policy.
-pub(super) fn jvp_jit(
-    b: &mut Builder,
-    call: &Control,
-    op: JvpOp<'_>,
-    style: Style,
-) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+pub(super) fn jvp_jit(b: &mut Builder, call: &Control, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types, style } = op;
     let Control::Jit { body, policy: keep, recomputes } = call else { unreachable!("called for calls only") };
     let active = is_present(tangents);
     let jit =
@@ -85,9 +80,8 @@ pub(super) fn jvp_modes(
     body: &Arc<Program>,
     out_specs: &[Option<Spec>],
     op: JvpOp<'_>,
-    style: Style,
 ) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, types, .. } = op;
+    let JvpOp { ins, types, style, .. } = op;
     let modes = |body: Program, out_specs| Control::AxisModes { body: Arc::new(body), out_specs };
     match style {
         Style::Fused => {
@@ -111,7 +105,7 @@ pub(super) fn jvp_fused(
     op: JvpOp<'_>,
     control: impl FnOnce(Program, &[bool]) -> Control,
 ) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, .. } = op;
     let Jvp { program, tangents: has } = jvp(body, &is_present(tangents), Style::Fused)?;
     let all = [types, &select(types, &has)].concat();
     let mut outs = b.control(control(program, &has), &with_tangents(ins, tangents), all);
@@ -127,7 +121,7 @@ fn recomputed_tangents(
     op: JvpOp<'_>,
     control: impl FnOnce(Program, &[bool]) -> Control,
 ) -> Result<Tangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, .. } = op;
     let (tangent_body, has) = tangent_program(body, &is_present(tangents))?;
     let control = control(tangent_body, &has);
     let tans = b.control(control, &with_tangents(ins, tangents), select(types, &has));

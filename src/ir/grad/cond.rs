@@ -44,9 +44,8 @@ pub(super) fn jvp_cond(
     b: &mut Builder,
     branches: &[Arc<Program>],
     op: JvpOp<'_>,
-    style: Style,
 ) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, style } = op;
     let tangents = &tangents[1..];
     let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
     let choice = CondArgs { branches, predicate: &ins[0], ins: &ins[1..], tangents, active: &active, types };

@@ -27,6 +27,8 @@ pub(super) struct JvpOp<'a> {
     pub(super) tangents: &'a [Option<Value>],
     /// The types of the results.
     pub(super) types: &'a [ArrayType],
+    /// The form of the derivatives of programs in it.
+    pub(super) style: Style,
 }
 
 /// Primals, and a tangent for each; `None` is zero.
@@ -100,7 +102,7 @@ fn jvp_equation(
         b.name_last(e.name.clone());
         return Ok((outs, none));
     }
-    let op = JvpOp { ins, tangents, types: &types };
+    let op = JvpOp { ins, tangents, types: &types, style };
     match &e.op {
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
@@ -121,12 +123,12 @@ fn jvp_equation(
             }
             Ok((outs, tans))
         }
-        Op::Control(call @ Control::Jit { .. }) => call::jvp_jit(b, call, op, style),
-        Op::Control(Control::AxisModes { body, out_specs }) => call::jvp_modes(b, body, out_specs, op, style),
-        Op::Control(Control::Loop(l)) => loops::jvp_loop(b, l, op, style),
-        Op::Control(w @ Control::While { .. }) => loops::jvp_while(b, w, op, style),
-        Op::Control(Control::Cond { branches }) => cond::jvp_cond(b, branches, op, style),
-        Op::Control(Control::ShardMap(m)) => shard_map::jvp_shard_map(b, m, op, style),
+        Op::Control(call @ Control::Jit { .. }) => call::jvp_jit(b, call, op),
+        Op::Control(Control::AxisModes { body, out_specs }) => call::jvp_modes(b, body, out_specs, op),
+        Op::Control(Control::Loop(l)) => loops::jvp_loop(b, l, op),
+        Op::Control(w @ Control::While { .. }) => loops::jvp_while(b, w, op),
+        Op::Control(Control::Cond { branches }) => cond::jvp_cond(b, branches, op),
+        Op::Control(Control::ShardMap(m)) => shard_map::jvp_shard_map(b, m, op),
         Op::Control(Control::Print { .. }) => unreachable!("it has no results, so no tangents"),
     }
 }

@@ -72,8 +72,8 @@ fn initial_tangents(
 }
 
 /// Differentiates a loop with a known number of iterations.
-pub(super) fn jvp_loop(b: &mut Builder, l: &Loop, op: JvpOp<'_>, style: Style) -> Result<PrimalsAndTangents> {
-    let JvpOp { tangents, .. } = op;
+pub(super) fn jvp_loop(b: &mut Builder, l: &Loop, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
+    let JvpOp { tangents, style, .. } = op;
     let has: Vec<bool> = tangents.iter().map(Option::is_some).collect();
     let mut active = l.split_operands(&has);
     match style {
@@ -100,7 +100,7 @@ fn jvp_fused(
     jvp: Jvp,
     op: JvpOp<'_>,
 ) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, .. } = op;
     let out_types = l.body.output_types();
     let has = active.active_results(&jvp.tangents);
     let all = [out_types.clone(), select(&out_types, &has)].concat();
@@ -192,7 +192,7 @@ fn jvp_split(
     lin: &Linearized,
     op: JvpOp<'_>,
 ) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, .. } = op;
     let n = l.body.outputs.len();
     let out_types = l.body.output_types();
     let (kept, once, own) = classify_residuals(l, lin);
@@ -271,13 +271,8 @@ pub(super) fn while_not_reversible(b: &Builder) -> Error {
 }
 
 /// Differentiates a `while` loop, in forward mode only.
-pub(super) fn jvp_while(
-    b: &mut Builder,
-    control: &Control,
-    op: JvpOp<'_>,
-    style: Style,
-) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+pub(super) fn jvp_while(b: &mut Builder, control: &Control, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
+    let JvpOp { ins, tangents, types, style } = op;
     let Control::While { cond, body, cond_fixed, body_fixed } = control else {
         unreachable!("called for while loops only")
     };

@@ -89,13 +89,8 @@ fn residual_container(m: &ShardMapping, ty: &ArrayType) -> (Option<Axes>, Spec) 
 }
 
 /// Differentiates a `shard_map`.
-pub(super) fn jvp_shard_map(
-    b: &mut Builder,
-    m: &ShardMapping,
-    op: JvpOp<'_>,
-    style: Style,
-) -> Result<PrimalsAndTangents> {
-    let JvpOp { tangents, .. } = op;
+pub(super) fn jvp_shard_map(b: &mut Builder, m: &ShardMapping, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
+    let JvpOp { tangents, style, .. } = op;
     match style {
         Style::Fused => jvp_fused(b, &m.body, op, |body, has| {
             Control::ShardMap(ShardMapping {
@@ -111,7 +106,7 @@ pub(super) fn jvp_shard_map(
 
 /// Emits a `shard_map` for primals and residuals, and a linear one for tangents.
 fn jvp_split(b: &mut Builder, m: &ShardMapping, op: JvpOp<'_>) -> Result<PrimalsAndTangents> {
-    let JvpOp { ins, tangents, types } = op;
+    let JvpOp { ins, tangents, types, .. } = op;
     let active = is_present(tangents);
     let lin = linearize(&m.body, &active)?;
     let (mut found, forward) = lin.residual_sources();
