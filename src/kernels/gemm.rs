@@ -101,7 +101,7 @@ pub unsafe fn gemm(
             let b = MatRef { ptr: rhs.cast::<$T>(), rs: rhs_rs, cs: rhs_cs };
             // SAFETY: the caller of `gemm` upholds its contract, which is that of these functions
             // too.
-            unsafe { $f(way, GemmSizes { m, k, n }, c, a, b, accumulate $(, $by)?) }
+            unsafe { $f(way, GemmProblem { s: GemmSizes { m, k, n }, c, a, b, accumulate } $(, $by)?) }
         }};
     }
     match dtype {
@@ -214,6 +214,24 @@ impl<T: GemmElement> MatMut<T> {
     }
 }
 
+/// A product: `c = a·b`, or `c += a·b` with `accumulate`.
+#[derive(Clone, Copy)]
+struct GemmProblem<T> {
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+}
+impl<T: GemmElement> GemmProblem<T> {
+    /// Returns the same product of transposed matrices.
+    fn transpose(self) -> GemmProblem<T> {
+        let GemmProblem { s, c, a, b, .. } = self;
+        let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
+        GemmProblem { s: flipped, c: c.transpose(), a: b.transpose(), b: a.transpose(), ..self }
+    }
+}
+
 trait GemmElement: Copy + 'static {
     const ZERO: Self;
     /// The widest level that loops are compiled for, as a number: 2 is AVX-512.
@@ -300,13 +318,8 @@ complex!(f32 f64);
 /// # Safety
 /// The caller upholds the contract of [`gemm`]; the processor has level `L`.
 #[inline(always)]
-unsafe fn plain_body<T: GemmElement, const L: u8>(
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-) {
+unsafe fn plain_body<T: GemmElement, const L: u8>(p: GemmProblem<T>) {
+    let GemmProblem { s, c, a, b, accumulate } = p;
     // SAFETY: all rows and columns below are within the matrices (caller contract), and a row of
     // `b` is read as a slice only where its columns are contiguous.
     unsafe {
@@ -336,31 +349,21 @@ unsafe fn plain_body<T: GemmElement, const L: u8>(
 }
 
 cpu::for_each_isa! {
-    mod plain<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
-        => plain_body::<T, L>(s, c, a, b, accumulate);
-    mod dots<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
-        => dots_body::<T, L>(s, c, a, b, accumulate);
-    mod columns<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
-        => columns_body::<T, L>(s, c, a, b, accumulate);
+    mod plain<T: GemmElement>(p: GemmProblem<T>) at L => plain_body::<T, L>(p);
+    mod dots<T: GemmElement>(p: GemmProblem<T>) at L => dots_body::<T, L>(p);
+    mod columns<T: GemmElement>(p: GemmProblem<T>) at L => columns_body::<T, L>(p);
 }
 
 /// Multiplies integers, whose sums do not depend on the order, or complex numbers.
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn ints<T: GemmElement>(
-    _: ProductKind,
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-) {
+unsafe fn ints<T: GemmElement>(_: ProductKind, p: GemmProblem<T>) {
     // SAFETY: the caller upholds the contract of `gemm`, which is that of these functions too.
     unsafe {
-        match ProductKind::for_shape(s.m, s.n) {
-            ProductKind::MatMat => in_order(s, c, a, b, accumulate),
-            way => gemv(way, s, c, a, b, accumulate),
+        match ProductKind::for_shape(p.s.m, p.s.n) {
+            ProductKind::MatMat => in_order(p),
+            way => gemv(way, p),
         }
     }
 }
@@ -369,22 +372,13 @@ unsafe fn ints<T: GemmElement>(
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn in_order<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) {
+unsafe fn in_order<T: GemmElement>(p: GemmProblem<T>) {
     // SAFETY: the caller upholds the contract of `gemm`, and the processor has the level that
     // `level` returns.
     unsafe {
-        if b.cs != 1 && a.rs == 1 {
-            // transpose the problem: the inner loop is then contiguous
-            let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
-            return up_to_level!(plain::<T>, T::WIDEST, cpu::level())(
-                flipped,
-                c.transpose(),
-                b.transpose(),
-                a.transpose(),
-                accumulate,
-            );
-        }
-        up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
+        // transposed, the inner loop is contiguous
+        let p = if p.b.cs != 1 && p.a.rs == 1 { p.transpose() } else { p };
+        up_to_level!(plain::<T>, T::WIDEST, cpu::level())(p)
     }
 }
 
@@ -392,45 +386,32 @@ unsafe fn in_order<T: GemmElement>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: 
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn gemv<T: GemmElement>(
-    way: ProductKind,
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-) {
+unsafe fn gemv<T: GemmElement>(way: ProductKind, p: GemmProblem<T>) {
     // SAFETY: the caller upholds the contract of `gemm`, and the processor has the level that
     // `level` returns; `pack` returns `k` contiguous elements, and each kernel gets the strides
     // that it needs.
     unsafe {
-        let (s, c, a, b) = match way {
-            ProductKind::VecMat => {
-                (GemmSizes { m: s.n, k: s.k, n: 1 }, c.transpose(), b.transpose(), a.transpose())
-            }
-            _ => (s, c, a, b),
+        let p = match way {
+            ProductKind::VecMat => GemmProblem { s: GemmSizes { n: 1, ..p.transpose().s }, ..p.transpose() },
+            _ => p,
         };
+        let GemmProblem { s, a, b, .. } = p;
         if s.k == 1 {
-            return up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate);
+            return up_to_level!(plain::<T>, T::WIDEST, cpu::level())(p);
         }
         // short rows are faster column by column if the columns are contiguous
         if a.cs == 1 && !(a.rs == 1 && s.k < 64) {
             if b.rs == 1 {
-                return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate);
+                return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(p);
             }
             let (_packed, x) = pack(b, s.k, 1);
-            return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(
-                s,
-                c,
-                a,
-                MatRef { ptr: x.ptr, rs: 1, cs: 1 },
-                accumulate,
-            );
+            let x = MatRef { ptr: x.ptr, rs: 1, cs: 1 };
+            return up_to_level!(dots::<T>, T::WIDEST, cpu::level())(GemmProblem { b: x, ..p });
         }
         if a.rs == 1 {
-            up_to_level!(columns::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
+            up_to_level!(columns::<T>, T::WIDEST, cpu::level())(p)
         } else {
-            up_to_level!(plain::<T>, T::WIDEST, cpu::level())(s, c, a, b, accumulate)
+            up_to_level!(plain::<T>, T::WIDEST, cpu::level())(p)
         }
     }
 }
@@ -456,21 +437,14 @@ unsafe fn pack<T: GemmElement>(x: MatRef<T>, rows: usize, cols: usize) -> (Buffe
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn floats<T: GemmElement>(
-    way: ProductKind,
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-    by: f64,
-) {
+unsafe fn floats<T: GemmElement>(way: ProductKind, p: GemmProblem<T>, by: f64) {
+    let GemmProblem { s, c, a, b, accumulate } = p;
     debug_assert!(by == 1.0 || way == ProductKind::MatMat && s.k <= PANEL_TERMS && !accumulate);
     // SAFETY: the caller upholds the contract of `gemm`; the scratch matrix has m·n elements and is
     // not shared; the panels are within the operands.
     unsafe {
         if way != ProductKind::MatMat {
-            return gemv(way, s, c, a, b, accumulate);
+            return gemv(way, p);
         }
         if accumulate && s.k > PANEL_TERMS {
             // panels are added to a scratch matrix first, which is then added to `dst`
@@ -479,13 +453,14 @@ unsafe fn floats<T: GemmElement>(
             let by_rows = c.cs.abs() <= c.rs.abs();
             let (rs, cs) = if by_rows { (s.n as isize, 1) } else { (1, s.m as isize) };
             let part = MatMut { ptr: scratch.as_mut_ptr().cast(), rs, cs };
-            floats(way, s, part, a, b, false, 1.0);
+            floats(way, GemmProblem { c: part, accumulate: false, ..p }, 1.0);
             return add(s, c, part);
         }
-        panel(GemmSizes { k: s.k.min(PANEL_TERMS), ..s }, c, a, b, accumulate, by);
+        panel(GemmProblem { s: GemmSizes { k: s.k.min(PANEL_TERMS), ..s }, ..p }, by);
         for from in (PANEL_TERMS..s.k).step_by(PANEL_TERMS) {
             let k = (s.k - from).min(PANEL_TERMS);
-            panel(GemmSizes { k, ..s }, c, a.offset(0, from), b.offset(from, 0), true, 1.0);
+            let (s, a, b) = (GemmSizes { k, ..s }, a.offset(0, from), b.offset(from, 0));
+            panel(GemmProblem { s, c, a, b, accumulate: true }, 1.0);
         }
     }
 }
@@ -525,51 +500,37 @@ unsafe fn add<T: GemmElement>(s: GemmSizes, c: MatMut<T>, part: MatMut<T>) {
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`]; `T` is float32 or float64.
-unsafe fn panel<T: GemmElement>(
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-    by: f64,
-) {
+unsafe fn panel<T: GemmElement>(p: GemmProblem<T>, by: f64) {
+    let GemmProblem { s, c, a, b, .. } = p;
     // SAFETY: the caller upholds the contract of `gemm`. The casts to float32 are of matrices whose
     // elements, of 4 bytes, are float32. Packed operands have the sizes that `pack` was given.
     unsafe {
         // the crate adds two terms to `dst` one after the other, and has separate code for vectors
         if s.m * s.n * s.k <= MAX_UNPACKED_MACS || s.k <= 2 || s.m == 1 || s.n == 1 || !gemm_crate::usable() {
-            in_order(s, c, a, b, accumulate);
+            in_order(p);
             return scale(s, c, by);
         }
         #[cfg(target_arch = "x86_64")]
-        if size_of::<T>() == 4 && cpu::level() == cpu::IsaLevel::Avx512 {
-            let cast = |c: MatMut<T>, a: MatRef<T>, b: MatRef<T>| {
-                let side = |x: MatRef<T>| MatRef { ptr: x.ptr.cast::<f32>(), rs: x.rs, cs: x.cs };
-                (MatMut { ptr: c.ptr.cast::<f32>(), rs: c.rs, cs: c.cs }, side(a), side(b))
-            };
-            if small_k::fits(s, c, b) {
-                let (of, (c, a, b)) = (c, cast(c, a, b));
-                small_k::product(s, c, a, b, accumulate);
-                return scale(s, of, by);
-            }
-            let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
-            if small_k::fits(flipped, c.transpose(), a.transpose()) {
-                let (of, (c, a, b)) = (c, cast(c.transpose(), b.transpose(), a.transpose()));
-                small_k::product(flipped, c, a, b, accumulate);
-                return scale(s, of, by);
-            }
+        if size_of::<T>() == 4
+            && cpu::level() == cpu::IsaLevel::Avx512
+            && let Some(few) = [p, p.transpose()].into_iter().find(|p| small_k::fits(p.s, p.c, p.b))
+        {
+            let side = |x: MatRef<T>| MatRef { ptr: x.ptr.cast::<f32>(), rs: x.rs, cs: x.cs };
+            let to = MatMut { ptr: few.c.ptr.cast::<f32>(), rs: few.c.rs, cs: few.c.cs };
+            small_k::product(few.s, to, side(few.a), side(few.b), p.accumulate);
+            return scale(s, c, by);
         }
         // for a small product of contiguous rows with contiguous columns, the crate would add terms
         // lane by lane, in another order
         if a.cs == 1 && b.rs == 1 && s.m * s.n <= 256 {
             if s.n <= s.m {
                 let (_packed, b) = pack(b, s.k, s.n);
-                return gemm_crate::product(s, c, a, b, accumulate, by);
+                return gemm_crate::product(GemmProblem { b, ..p }, by);
             }
             let (_packed, a) = pack(a.transpose(), s.k, s.m);
-            return gemm_crate::product(s, c, a.transpose(), b, accumulate, by);
+            return gemm_crate::product(GemmProblem { a: a.transpose(), ..p }, by);
         }
-        gemm_crate::product(s, c, a, b, accumulate, by)
+        gemm_crate::product(p, by)
     }
 }
 

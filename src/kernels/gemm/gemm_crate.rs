@@ -1,7 +1,7 @@
 //! Matrix products by the `gemm` crate, on machines where it is usable. Its parts for float32 and
 //! float64 are called, so that those for other element types are not built.
 
-use super::{GemmElement, GemmSizes, MatMut, MatRef, PANEL_TERMS};
+use super::{GemmElement, GemmProblem, MatMut, MatRef, PANEL_TERMS};
 use crate::kernels::cpu::{self, IsaLevel};
 use gemm_common::Parallelism;
 use gemm_common::cache::{CACHE_INFO, kernel_params};
@@ -88,19 +88,10 @@ type GemmFn<F> = unsafe fn(
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`](super::gemm); `T` is float32 or float64.
-pub(super) unsafe fn product<T: GemmElement>(
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-    by: f64,
-) {
+pub(super) unsafe fn product<T: GemmElement>(p: GemmProblem<T>, by: f64) {
     // the crate's functions are faster where the elements of a column are adjacent
-    let (s, mut c, mut a, mut b) = match c.cs.abs() < c.rs.abs() {
-        true => (GemmSizes { m: s.n, n: s.m, ..s }, c.transpose(), b.transpose(), a.transpose()),
-        false => (s, c, a, b),
-    };
+    let p = if p.c.cs.abs() < p.c.rs.abs() { p.transpose() } else { p };
+    let GemmProblem { s, mut c, mut a, mut b, accumulate } = p;
     // they take strides that are not negative: rows, columns or terms are reversed in both matrices
     let last = |size: usize, stride: isize| size.saturating_sub(1) as isize * stride;
     if c.rs < 0 {

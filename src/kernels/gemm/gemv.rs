@@ -6,7 +6,7 @@
 // an index runs over several small arrays at the same time, which are registers
 #![allow(clippy::needless_range_loop)]
 
-use super::{GemmElement, GemmSizes, MatMut, MatRef};
+use super::{GemmElement, GemmProblem, MatMut, MatRef};
 
 /// The number of partial sums (lanes) of a row before the last reduction.
 pub(super) const LANES: usize = 16;
@@ -145,13 +145,8 @@ unsafe fn row_dots<T: GemmElement, const L: u8, const R: usize, const V: usize>(
 /// The caller upholds the contract of [`super::gemm`]; both strides along k are 1, and the
 /// processor has level `L`.
 #[inline(always)]
-pub(super) unsafe fn dots<T: GemmElement, const L: u8>(
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-) {
+pub(super) unsafe fn dots<T: GemmElement, const L: u8>(p: GemmProblem<T>) {
+    let GemmProblem { s, c, a, b, accumulate } = p;
     let mut block = [[T::ZERO; LANES]; BLOCK_ROWS];
     for from in (0..s.m).step_by(BLOCK_ROWS) {
         let rows = (s.m - from).min(BLOCK_ROWS);
@@ -197,20 +192,14 @@ unsafe fn put_rows<T: GemmElement>(c: MatMut<T>, from: usize, sums: &[T], accumu
 /// The caller upholds the contract of [`super::gemm`]; the stride along m is 1, and the processor
 /// has level `L`.
 #[inline(always)]
-pub(super) unsafe fn columns<T: GemmElement, const L: u8>(
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
-) {
+pub(super) unsafe fn columns<T: GemmElement, const L: u8>(p: GemmProblem<T>) {
     let mut from = 0;
     macro_rules! strips {
         ($($V:literal $N:expr;)*) => { $(
-            while const { $V * $N == 1 || $V * $N * size_of::<T>() <= MAX_STRIP_BYTES } && from + $V * $N <= s.m {
+            while const { $V * $N == 1 || $V * $N * size_of::<T>() <= MAX_STRIP_BYTES } && from + $V * $N <= p.s.m {
                 // SAFETY: the caller upholds the contract of `columns`, and the loop condition
                 // keeps the rows within the matrix.
-                unsafe { row_strip::<T, L, $V, { $N }>(from, s, c, a, b, accumulate) }
+                unsafe { row_strip::<T, L, $V, { $N }>(from, p) }
                 from += $V * $N;
             }
         )* };
@@ -225,12 +214,9 @@ pub(super) unsafe fn columns<T: GemmElement, const L: u8>(
 #[inline(always)]
 unsafe fn row_strip<T: GemmElement, const L: u8, const V: usize, const N: usize>(
     from: usize,
-    s: GemmSizes,
-    c: MatMut<T>,
-    a: MatRef<T>,
-    b: MatRef<T>,
-    accumulate: bool,
+    p: GemmProblem<T>,
 ) {
+    let GemmProblem { s, c, a, b, accumulate } = p;
     let mut sums = [[[T::ZERO; N]; V]; NUM_PARTIAL_SUMS];
     // SAFETY: column `p` has `V·N` contiguous elements from row `from` on (caller contract).
     let add = |p: usize, sums: &mut [[T; N]; V]| unsafe {
