@@ -4,7 +4,7 @@
 //! functions are computed in float64 and rounded once, so their results do not depend on the
 //! processor level.
 
-use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
+use super::elementwise::{Constants, ElementFn, KernelVariant, element_fn, narrow, scalar};
 use super::{SliceKernel, float::FloatElement};
 use crate::core::{DType, ScalarOp};
 use num_complex::Complex;
@@ -265,17 +265,7 @@ fn nan<T: RealPart>(z: Complex<T>) -> bool {
 
 /// The complex number with the given real and imaginary parts.
 struct FromParts<T>(PhantomData<T>);
-impl<T: RealPart> ElementFn for FromParts<T> {
-    type A = T;
-    type B = T;
-    type C = u8;
-    type D = Complex<T>;
-    const ARITY: usize = 2;
-    #[inline(always)]
-    fn f<const L: u8>(re: T, im: T, _: u8, _: &Constants) -> Complex<T> {
-        Complex { re, im }
-    }
-}
+element_fn! { FromParts<T: RealPart> = (re, im): T => Complex<T>, Complex { re, im }; }
 /// Returns the kernel that combines real and imaginary parts of this type.
 pub(super) fn from_parts(part: DType) -> Option<SliceKernel> {
     match part {
@@ -294,20 +284,7 @@ macro_rules! complex_functions {
         fn kernel<T: RealPart>(op: ScalarOp, how: KernelVariant) -> Option<SliceKernel> {
             $(
                 struct $name<T>(PhantomData<T>);
-                impl<T: RealPart> ElementFn for $name<T> {
-                    type A = Complex<T>;
-                    type B = Complex<T>;
-                    type C = u8;
-                    type D = $D;
-                    const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
-                    #[inline(always)]
-                    fn f<const L: u8>(x: Complex<T>, y: Complex<T>, _: u8, _: &Constants) -> $D {
-                        let $a = x;
-                        $(let $b = y;)?
-                        let _ = y;
-                        $e
-                    }
-                }
+                element_fn! { $name<T: RealPart> = ($a $(, $b)?): Complex<T> => $D, $e; }
             )*
             Some(match op {
                 $(ScalarOp::$name => complex_functions!(@make $maker how, $name<T>),)*

@@ -40,6 +40,32 @@ pub(super) trait ElementFn: 'static {
     const BROADCAST: u8 = 0;
 }
 
+/// Implements [`ElementFn`] for a function whose operands have one type:
+/// `Name = (operands): type => result type, result;`, then further items of the implementation.
+macro_rules! element_fn {
+    (
+        $name:ident $(<$P:ident: $bound:ident>)? = ($a:ident $(, $b:ident)?): $T:ty => $D:ty, $e:expr;
+        $($items:tt)*
+    ) => {
+        impl $(<$P: $bound>)? ElementFn for $name $(<$P>)? {
+            type A = $T;
+            type B = $T;
+            type C = $T;
+            type D = $D;
+            const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
+            #[inline(always)]
+            fn f<const L: u8>(x: $T, y: $T, _: $T, _: &Constants) -> $D {
+                let $a = x;
+                $(let $b = y;)?
+                let _ = y;
+                $e
+            }
+            $($items)*
+        }
+    };
+}
+pub(super) use element_fn;
+
 /// The function `E` with a single element for the operands whose bits are set in `S`.
 pub(super) struct BroadcastFn<E, const S: u8>(std::marker::PhantomData<E>);
 

@@ -1,6 +1,6 @@
 //! Functions on float32 and float64.
 
-use super::elementwise::{BroadcastFn, Constants, ElementFn, KernelVariant, pick, plain, scalar};
+use super::elementwise::{BroadcastFn, Constants, ElementFn, KernelVariant, element_fn, pick, plain, scalar};
 use super::{BroadcastOp, SliceKernel, math64};
 use crate::core::ScalarOp;
 use std::marker::PhantomData;
@@ -41,19 +41,8 @@ macro_rules! float_functions {
     }) => {
         $(
             pub(super) struct $name;
-            impl ElementFn for $name {
-                type A = T;
-                type B = T;
-                type C = T;
-                type D = float_functions!(@result $maker);
-                const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
-                #[inline(always)]
-                fn f<const L: u8>(x: T, y: T, _: T, _: &Constants) -> Self::D {
-                    let $a = x;
-                    $(let $b = y;)?
-                    let _ = y;
-                    Self::D::from($e)
-                }
+            element_fn! {
+                $name = ($a $(, $b)?): T => float_functions!(@result $maker), Self::D::from($e);
                 $(
                     const HAS_HARD_INPUTS: bool = true;
                     #[inline(always)]

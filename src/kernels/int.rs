@@ -5,7 +5,7 @@
 //! right then give copies of the sign bit.
 
 use super::SliceKernel;
-use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, pick, scalar};
+use super::elementwise::{Constants, ElementFn, KernelVariant, element_fn, narrow, pick, scalar};
 use crate::core::{DType, ScalarOp};
 use std::marker::PhantomData;
 
@@ -40,19 +40,8 @@ macro_rules! int_functions {
                 type S = $S;
                 $(
                     struct $name;
-                    impl ElementFn for $name {
-                        type A = T;
-                        type B = T;
-                        type C = T;
-                        type D = int_functions!(@result $maker);
-                        const ARITY: usize = [stringify!($a) $(, stringify!($b))?].len();
-                        #[inline(always)]
-                        fn f<const L: u8>(x: T, y: T, _: T, _: &Constants) -> Self::D {
-                            let $a = x;
-                            $(let $b = y;)?
-                            let _ = y;
-                            Self::D::from($e)
-                        }
+                    element_fn! {
+                        $name = ($a $(, $b)?): T => int_functions!(@result $maker), Self::D::from($e);
                     }
                 )*
                 match op {

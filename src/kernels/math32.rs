@@ -5,6 +5,8 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
 
+use super::math64::{fma as fmad, poly as polyd};
+use super::vector_math::vector_math;
 pub(super) use libm::{
     acosf as acos, acoshf as acosh, asinf as asin, asinhf as asinh, atan2f as atan2, atanf as atan,
     atanhf as atanh, cbrtf as cbrt, coshf as cosh, nextafterf as next_after, powf as pow, sinhf as sinh,
@@ -12,35 +14,11 @@ pub(super) use libm::{
 };
 use std::f32::consts::{LN_2, LOG2_E};
 
-#[inline(always)]
-pub(super) fn fma<const L: u8>(a: f32, b: f32, c: f32) -> f32 {
-    // without the instruction, `mul_add` is a function call
-    if L > 0 { a.mul_add(b, c) } else { a * b + c }
-}
-#[inline(always)]
-fn fmad<const L: u8>(a: f64, b: f64, c: f64) -> f64 {
-    if L > 0 { a.mul_add(b, c) } else { a * b + c }
-}
-#[inline(always)]
-pub(super) fn select(c: bool, a: f32, b: f32) -> f32 {
-    if c { a } else { b }
-}
-/// Evaluates the polynomial with these coefficients, highest power first.
-#[inline(always)]
-fn poly<const L: u8, const N: usize>(x: f32, c: [f32; N]) -> f32 {
-    let mut p = c[0];
-    for c in &c[1..] {
-        p = fma::<L>(p, x, *c);
-    }
-    p
-}
-#[inline(always)]
-fn polyd<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut p = c[0];
-    for c in &c[1..] {
-        p = fmad::<L>(p, x, *c);
-    }
-    p
+vector_math! {
+    f32, i32;
+    exp2 from -151.0 to 129.0;
+    expm1 from -25.0 to 89.0;
+    tanh to 10.0;
 }
 
 /// The rounding constants 1.5·2²³ (f32) and 1.5·2⁵² (f64).
@@ -51,12 +29,6 @@ const ROUNDING_BIAS_F64: f64 = 6755399441055744.0;
 pub(super) const LN2_HI: f32 = 0.693_359_375;
 pub(super) const LN2_LO: f32 = -2.12194440e-4;
 
-/// Rounds `x·scale` to an integer, and returns it as a float and as an integer.
-#[inline(always)]
-fn round_scaled<const L: u8>(x: f32, scale: f32) -> (f32, i32) {
-    let t = fma::<L>(x, scale, ROUNDING_BIAS);
-    (t - ROUNDING_BIAS, (t.to_bits() as i32).wrapping_sub(ROUNDING_BIAS.to_bits() as i32))
-}
 /// Returns 2 to a power from −126 to 127.
 #[inline(always)]
 fn pow2(n: i32) -> f32 {
@@ -99,28 +71,6 @@ pub(super) fn exp<const L: u8>(x: f32) -> f32 {
     scale(y, i)
 }
 
-/// Returns 2ˣ, with an error of at most 1.5 ulps.
-#[inline(always)]
-pub(super) fn exp2<const L: u8>(x: f32) -> f32 {
-    let x = select(x > 129.0, 129.0, select(x < -151.0, -151.0, x));
-    let (n, i) = round_scaled::<L>(x, 1.0);
-    let r = (x - n) * LN_2;
-    scale(fma::<L>(exp_tail::<L>(r), r * r, r) + 1.0, i)
-}
-
-/// Returns eˣ − 1, with an error of at most 2 ulps.
-#[inline(always)]
-pub(super) fn expm1<const L: u8>(x: f32) -> f32 {
-    let y = select(x > 89.0, 89.0, select(x < -25.0, -25.0, x));
-    let (n, i) = round_scaled::<L>(y, LOG2_E);
-    let r = fma::<L>(n, -LN2_LO, fma::<L>(n, -LN2_HI, y));
-    let p = fma::<L>(exp_tail::<L>(r), r * r, r);
-    // half of 2ⁿ, since 2ⁿ itself may be out of range
-    let half = pow2(i.wrapping_sub(1));
-    let y = 2.0 * fma::<L>(half, p, half - 0.5);
-    select(x == 0.0, x, y)
-}
-
 /// Returns the exponent of x > 0, and its mantissa in [√½, √2) minus 1.
 #[inline(always)]
 fn split(x: f32) -> (f32, f32) {
@@ -152,45 +102,6 @@ fn log_of<const L: u8>(e: f32, z: f32, c: f32) -> f32 {
     );
     let y = fma::<L>(e, LN2_LO, fma::<L>(p * z, q, c));
     fma::<L>(e, LN2_HI, z + fma::<L>(q, -0.5, y))
-}
-
-/// Returns the natural logarithm, with an error of at most 1 ulp.
-#[inline(always)]
-pub(super) fn log<const L: u8>(x: f32) -> f32 {
-    let (e, z) = split(x);
-    let y = log_of::<L>(e, z, 0.0);
-    let y = select(x == f32::INFINITY, x, y);
-    select(x > 0.0, y, select(x == 0.0, f32::NEG_INFINITY, f32::NAN))
-}
-
-/// Returns log(1 + x), with an error of at most 1.5 ulps.
-#[inline(always)]
-pub(super) fn log1p<const L: u8>(x: f32) -> f32 {
-    let u = 1.0 + x;
-    // the rounding error of 1 + x
-    let lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0));
-    let (e, z) = split(u);
-    let y = log_of::<L>(e, z, lost / u);
-    let y = select(x == f32::INFINITY, x, y);
-    let y = select(u > 0.0, y, select(x == -1.0, f32::NEG_INFINITY, f32::NAN));
-    select(x == 0.0, x, y)
-}
-
-/// Returns the hyperbolic tangent, with an error of at most 3 ulps.
-#[inline(always)]
-pub(super) fn tanh<const L: u8>(x: f32) -> f32 {
-    let a = x.abs();
-    let a = select(a > 10.0, 10.0, a);
-    let t = expm1::<L>(2.0 * a);
-    (t / (t + 2.0)).copysign(x)
-}
-
-/// Returns 1 / (1 + e⁻ˣ), with an error of at most 2.5 ulps.
-#[inline(always)]
-pub(super) fn logistic<const L: u8>(x: f32) -> f32 {
-    // the formula 1/(1+exp(-x)) would lose all precision below -88
-    let e = exp::<L>(-x.abs());
-    select(x < 0.0, e, 1.0) / (1.0 + e)
 }
 
 /// Returns the error function, with an error of at most 6 ulps. It is 1 or −1 outside [−4, 4].

@@ -2,27 +2,18 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
 
+use super::vector_math::vector_math;
 pub(super) use libm::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, cos as cos_far, cosh, nextafter as next_after, pow,
     sin as sin_far, sinh, tan,
 };
 use std::f64::consts::{FRAC_2_PI, LN_2, LOG2_E, PI};
 
-#[inline(always)]
-pub(super) fn fma<const L: u8>(a: f64, b: f64, c: f64) -> f64 {
-    if L > 0 { a.mul_add(b, c) } else { a * b + c }
-}
-#[inline(always)]
-fn select(c: bool, a: f64, b: f64) -> f64 {
-    if c { a } else { b }
-}
-#[inline(always)]
-fn poly<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
-    let mut p = c[0];
-    for c in &c[1..] {
-        p = fma::<L>(p, x, *c);
-    }
-    p
+vector_math! {
+    f64, i64;
+    exp2 from -1076.0 to 1025.0;
+    expm1 from -50.0 to 710.0;
+    tanh to 20.0;
 }
 
 /// The rounding constant 1.5·2⁵².
@@ -32,11 +23,6 @@ const ROUNDING_BIAS: f64 = 6755399441055744.0;
 const LN2_HI: f64 = 6.931_471_803_691_238e-1;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
-#[inline(always)]
-fn round_scaled<const L: u8>(x: f64, scale: f64) -> (f64, i64) {
-    let t = fma::<L>(x, scale, ROUNDING_BIAS);
-    (t - ROUNDING_BIAS, (t.to_bits() as i64).wrapping_sub(ROUNDING_BIAS.to_bits() as i64))
-}
 /// Converts an integer below 2⁵¹ to a float.
 /// Before AVX-512 there is no vector instruction for this.
 #[inline(always)]
@@ -74,9 +60,9 @@ fn half(n: i64) -> i64 {
     ((n.wrapping_add(4096)) as u64 >> 1) as i64 - 2048
 }
 #[inline(always)]
-fn scale(p: f64, n: i64) -> f64 {
+fn scale(y: f64, n: i64) -> f64 {
     let h = half(n);
-    (p + 1.0) * pow2(h) * pow2(n.wrapping_sub(h))
+    y * pow2(h) * pow2(n.wrapping_sub(h))
 }
 
 /// Returns eˣ, with an error of at most 1.1 ulps.
@@ -85,26 +71,7 @@ pub(super) fn exp<const L: u8>(x: f64) -> f64 {
     let x = select(x > 710.0, 710.0, select(x < -746.0, -746.0, x));
     let (n, i) = round_scaled::<L>(x, LOG2_E);
     let r = fma::<L>(n, -LN2_LO, fma::<L>(n, -LN2_HI, x));
-    scale(fma::<L>(exp_tail::<L>(r), r * r, r), i)
-}
-/// Returns 2ˣ, with an error of at most 1.5 ulps.
-#[inline(always)]
-pub(super) fn exp2<const L: u8>(x: f64) -> f64 {
-    let x = select(x > 1025.0, 1025.0, select(x < -1076.0, -1076.0, x));
-    let (n, i) = round_scaled::<L>(x, 1.0);
-    let r = (x - n) * LN_2;
-    scale(fma::<L>(exp_tail::<L>(r), r * r, r), i)
-}
-/// Returns eˣ − 1, with an error of at most 2 ulps.
-#[inline(always)]
-pub(super) fn expm1<const L: u8>(x: f64) -> f64 {
-    let y = select(x > 710.0, 710.0, select(x < -50.0, -50.0, x));
-    let (n, i) = round_scaled::<L>(y, LOG2_E);
-    let r = fma::<L>(n, -LN2_LO, fma::<L>(n, -LN2_HI, y));
-    let p = fma::<L>(exp_tail::<L>(r), r * r, r);
-    let h = pow2(i.wrapping_sub(1));
-    let y = 2.0 * fma::<L>(h, p, h - 0.5);
-    select(x == 0.0, x, y)
+    scale(fma::<L>(exp_tail::<L>(r), r * r, r) + 1.0, i)
 }
 
 #[inline(always)]
@@ -135,39 +102,6 @@ fn log_of<const L: u8>(e: f64, f: f64, c: f64) -> f64 {
     );
     let hfsq = 0.5 * f * f;
     fma::<L>(e, LN2_HI, f - (hfsq - (s * (hfsq + r) + fma::<L>(e, LN2_LO, c))))
-}
-/// Returns the natural logarithm, with an error of at most 1 ulp.
-#[inline(always)]
-pub(super) fn log<const L: u8>(x: f64) -> f64 {
-    let (e, z) = split(x);
-    let y = log_of::<L>(e, z, 0.0);
-    let y = select(x == f64::INFINITY, x, y);
-    select(x > 0.0, y, select(x == 0.0, f64::NEG_INFINITY, f64::NAN))
-}
-/// Returns log(1 + x), with an error of at most 1.5 ulps.
-#[inline(always)]
-pub(super) fn log1p<const L: u8>(x: f64) -> f64 {
-    let u = 1.0 + x;
-    let lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0));
-    let (e, z) = split(u);
-    let y = log_of::<L>(e, z, lost / u);
-    let y = select(x == f64::INFINITY, x, y);
-    let y = select(u > 0.0, y, select(x == -1.0, f64::NEG_INFINITY, f64::NAN));
-    select(x == 0.0, x, y)
-}
-/// Returns the hyperbolic tangent, with an error of at most 3 ulps.
-#[inline(always)]
-pub(super) fn tanh<const L: u8>(x: f64) -> f64 {
-    let a = x.abs();
-    let a = select(a > 20.0, 20.0, a);
-    let t = expm1::<L>(2.0 * a);
-    (t / (t + 2.0)).copysign(x)
-}
-/// Returns 1 / (1 + e⁻ˣ), with an error of at most 2.5 ulps.
-#[inline(always)]
-pub(super) fn logistic<const L: u8>(x: f64) -> f64 {
-    let e = exp::<L>(-x.abs());
-    select(x < 0.0, e, 1.0) / (1.0 + e)
 }
 
 /// The maximum absolute argument; larger ones are reduced by the scalar function.
@@ -273,86 +207,83 @@ pub(super) fn erf<const L: u8>(x: f64) -> f64 {
 pub(super) fn erf_inv<const L: u8>(x: f64) -> f64 {
     giles_erf_inv(x)
 }
+/// The coefficients of [`giles_erf_inv`] for w below 6.25, the highest power first.
+const ERF_INV_CENTRAL: [f64; 23] = [
+    -3.6444120640178196996e-21,
+    -1.685059138182016589e-19,
+    1.2858480715256400167e-18,
+    1.115787767802518096e-17,
+    -1.333171662854620906e-16,
+    2.0972767875968561637e-17,
+    6.6376381343583238325e-15,
+    -4.0545662729752068639e-14,
+    -8.1519341976054721522e-14,
+    2.6335093153082322977e-12,
+    -1.2975133253453532498e-11,
+    -5.4154120542946279317e-11,
+    1.051212273321532285e-9,
+    -4.1126339803469836976e-9,
+    -2.9070369957882005086e-8,
+    4.2347877827932403518e-7,
+    -1.3654692000834678645e-6,
+    -1.3882523362786468719e-5,
+    0.0001867342080340571352,
+    -0.00074070253416626697512,
+    -0.0060336708714301490533,
+    0.24015818242558961693,
+    1.6536545626831027356,
+];
+/// The coefficients of [`giles_erf_inv`] for w from 6.25 to 16, the highest power first.
+const ERF_INV_MIDDLE: [f64; 19] = [
+    2.2137376921775787049e-9,
+    9.0756561938885390979e-8,
+    -2.7517406297064545428e-7,
+    1.8239629214389227755e-8,
+    1.5027403968909827627e-6,
+    -4.013867526981545969e-6,
+    2.9234449089955446044e-6,
+    1.2475304481671778723e-5,
+    -4.7318229009055733981e-5,
+    6.8284851459573175448e-5,
+    2.4031110387097893999e-5,
+    -0.0003550375203628474796,
+    0.00095328937973738049703,
+    -0.0016882755560235047313,
+    0.0024914420961078508066,
+    -0.0037512085075692412107,
+    0.005370914553590063617,
+    1.0052589676941592334,
+    3.0838856104922207635,
+];
+/// The coefficients of [`giles_erf_inv`] for w of 16 and above, the highest power first.
+const ERF_INV_TAIL: [f64; 17] = [
+    -2.7109920616438573243e-11,
+    -2.5556418169965252055e-10,
+    1.5076572693500548083e-9,
+    -3.7894654401267369937e-9,
+    7.6157012080783393804e-9,
+    -1.4960026627149240478e-8,
+    2.9147953450901080826e-8,
+    -6.7711997758452339498e-8,
+    2.2900482228026654717e-7,
+    -9.9298272942317002539e-7,
+    4.5260625972231537039e-6,
+    -1.9681778105531670567e-5,
+    7.5995277030017761139e-5,
+    -0.00021503011930044477347,
+    -0.00013871931833623122026,
+    1.0103004648645343977,
+    4.8499064014085844221,
+];
 /// Returns the inverse error function, by Giles' approximation.
 fn giles_erf_inv(x: f64) -> f64 {
     let w = -log1p::<0>(-x * x);
     let p = if w < 6.25 {
-        poly::<0, 23>(
-            w - 3.125,
-            [
-                -3.6444120640178196996e-21,
-                -1.685059138182016589e-19,
-                1.2858480715256400167e-18,
-                1.115787767802518096e-17,
-                -1.333171662854620906e-16,
-                2.0972767875968561637e-17,
-                6.6376381343583238325e-15,
-                -4.0545662729752068639e-14,
-                -8.1519341976054721522e-14,
-                2.6335093153082322977e-12,
-                -1.2975133253453532498e-11,
-                -5.4154120542946279317e-11,
-                1.051212273321532285e-9,
-                -4.1126339803469836976e-9,
-                -2.9070369957882005086e-8,
-                4.2347877827932403518e-7,
-                -1.3654692000834678645e-6,
-                -1.3882523362786468719e-5,
-                0.0001867342080340571352,
-                -0.00074070253416626697512,
-                -0.0060336708714301490533,
-                0.24015818242558961693,
-                1.6536545626831027356,
-            ],
-        )
+        poly::<0, _>(w - 3.125, ERF_INV_CENTRAL)
     } else if w < 16.0 {
-        poly::<0, 19>(
-            w.sqrt() - 3.25,
-            [
-                2.2137376921775787049e-9,
-                9.0756561938885390979e-8,
-                -2.7517406297064545428e-7,
-                1.8239629214389227755e-8,
-                1.5027403968909827627e-6,
-                -4.013867526981545969e-6,
-                2.9234449089955446044e-6,
-                1.2475304481671778723e-5,
-                -4.7318229009055733981e-5,
-                6.8284851459573175448e-5,
-                2.4031110387097893999e-5,
-                -0.0003550375203628474796,
-                0.00095328937973738049703,
-                -0.0016882755560235047313,
-                0.0024914420961078508066,
-                -0.0037512085075692412107,
-                0.005370914553590063617,
-                1.0052589676941592334,
-                3.0838856104922207635,
-            ],
-        )
+        poly::<0, _>(w.sqrt() - 3.25, ERF_INV_MIDDLE)
     } else {
-        poly::<0, 17>(
-            w.sqrt() - 5.0,
-            [
-                -2.7109920616438573243e-11,
-                -2.5556418169965252055e-10,
-                1.5076572693500548083e-9,
-                -3.7894654401267369937e-9,
-                7.6157012080783393804e-9,
-                -1.4960026627149240478e-8,
-                2.9147953450901080826e-8,
-                -6.7711997758452339498e-8,
-                2.2900482228026654717e-7,
-                -9.9298272942317002539e-7,
-                4.5260625972231537039e-6,
-                -1.9681778105531670567e-5,
-                7.5995277030017761139e-5,
-                -0.00021503011930044477347,
-                -0.00013871931833623122026,
-                1.0103004648645343977,
-                4.8499064014085844221,
-            ],
-        )
+        poly::<0, _>(w.sqrt() - 5.0, ERF_INV_TAIL)
     };
     if x.abs() == 1.0 { x * f64::INFINITY } else { p * x }
 }

@@ -34,6 +34,7 @@ mod simd_vec;
 mod sorted_scatter;
 #[cfg(test)]
 mod tests;
+mod vector_math;
 mod weighted_sum;
 
 pub use copy::{copy, copy_slice};
