@@ -208,6 +208,9 @@ macro_rules! picture {
 
 /// Evaluates to the value of an `Ok`; for an error, it returns what the last argument makes of it.
 macro_rules! ok_or_return {
+    ($result:expr) => {
+        ok_or_return!($result, |error| error)
+    };
     ($result:expr, |$error:pat_param| $otherwise:expr) => {
         match $result {
             Ok(value) => value,

@@ -299,7 +299,7 @@ impl IndexUpdate {
             Some(Ok(part)) => Some(part),
             None => None,
         };
-        let args = ok_or_return!(operand::resolve_args(&[x.into(), value], call), |poisoned| poisoned);
+        let args = ok_or_return!(operand::resolve_args(&[x.into(), value], call));
         // broadcast the new value to the result shape that the user sees, then give it the box's
         // rank
         let value = match &args[1] {

@@ -2,7 +2,7 @@
 
 use super::windows::{ConvOptions, Padding};
 use super::{Array, Operand, Term, dims::resolve_dim, errors, operand, prims};
-use crate::api::trace::{apply1, carried_errors, poison};
+use crate::api::trace::apply1;
 use crate::core::{ArrayType, DType, ErrorKind, Fault};
 use crate::ir::ops::elementwise::Binary;
 use crate::ir::program::{CallSite, UserOperand};
@@ -80,9 +80,7 @@ impl Array {
     #[track_caller]
     pub fn cross(&self, b: impl Borrow<Array>, d: i32) -> Array {
         let (b, call) = (b.borrow(), CallSite::here("cross"));
-        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
-            return carried_errors([self, b].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tb] = ok_or_return!(operand::types([self, b]));
         let terms = [Term::from(self), Term::from(b)];
         let reject = |fault| operand::reject(fault, &terms, call);
         let mut at = [0; 2];
@@ -118,9 +116,7 @@ impl Array {
     #[track_caller]
     pub fn convolve(&self, b: impl Borrow<Array>, mode: ConvolveMode) -> Array {
         let (b, call) = (b.borrow(), CallSite::here("convolve"));
-        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
-            return carried_errors([self, b].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tb] = ok_or_return!(operand::types([self, b]));
         let terms = [Term::from(self), Term::from(b)];
         for (k, ty) in [ta, tb].into_iter().enumerate() {
             if ty.rank() != 1 || ty.shape[0] == 0 {
@@ -163,9 +159,7 @@ impl Array {
     #[track_caller]
     pub fn polyval(&self, coefficients: impl Borrow<Array>) -> Array {
         let (list, call) = (coefficients.borrow(), CallSite::here("polyval"));
-        let (Ok(ty), Ok(lt)) = (self.type_ref(), list.type_ref()) else {
-            return carried_errors([self, list].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ty, lt] = ok_or_return!(operand::types([self, list]));
         let fault = match (lt.rank(), ty.dtype == lt.dtype) {
             (1, true) if lt.spec.dim(0).is_empty() => None,
             (1, true) => {

@@ -202,7 +202,7 @@ impl Array {
     #[track_caller]
     pub fn arange_of(ty: impl Into<ArrayType>, start: impl Operand, step: impl Operand) -> Array {
         let (ty, call) = (ty.into(), CallSite::here("arange_of"));
-        ok_or_return!(check_vector(&ty, call), |poisoned| poisoned);
+        ok_or_return!(check_vector(&ty, call));
         let steps = Array::iota_at(ty, 0, call).binary_with(Binary::Mul, step, call);
         steps.binary_with(Binary::Add, start, call)
     }

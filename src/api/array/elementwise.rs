@@ -6,7 +6,7 @@
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::api::trace::{ArrayOrLiteral, apply1, apply1_ref};
-use crate::core::{ArrayType, Axes, Axis, DType, ErrorKind, Fault, Mesh, Scalar, Shape, Spec, TypePart};
+use crate::core::{ArrayType, Axes, Axis, DType, Fault, Mesh, Scalar, Shape, Spec, TypePart};
 use crate::ir::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::ir::program::{CallSite, UserOperand, typing::suggest::reshard_operands_help};
 use std::sync::Arc;
@@ -197,7 +197,7 @@ impl Array {
         let terms = [self.into(), low.term(), high.term()];
         let call = CallSite::here("clamp");
         // scalar bounds take the array's element type
-        let mut args = ok_or_return!(operand::resolve_args(&terms, call), |poisoned| poisoned);
+        let mut args = ok_or_return!(operand::resolve_args(&terms, call));
         args.swap(0, 1);
         let sources = [1, 0, 2].map(|number| UserOperand { index: number, ty: None, dims: None });
         apply1(Arc::new(Clamp), &args, call.with_operands(&|| operand::describe_all(&terms), &sources))
@@ -215,7 +215,7 @@ impl Array {
     }
     /// Implements [`Array::select`].
     pub(crate) fn select_at(&self, a: Term, b: Term, call: CallSite<'_>) -> Array {
-        let values = ok_or_return!(operand::resolve_args(&[a.clone(), b.clone()], call), |poisoned| poisoned);
+        let values = ok_or_return!(operand::resolve_args(&[a.clone(), b.clone()], call));
         let terms = [Term::Array(self.clone()), a, b];
         let types = terms.each_ref().map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None });
         let arrays: Vec<(usize, &ArrayType)> =
@@ -383,10 +383,7 @@ fn broadcast_type(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh,
             let split = |a: &Axis| all.contains(a) && (name == "unreduced" || !repeated(a));
             if let Some(axis) = set.iter().find(split) {
                 let reduced = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
-                let message = format!(
-                    "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split"
-                );
-                return Err(Fault::new(ErrorKind::Sharding, message)
+                return Err(fault!(Sharding, "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split")
                     .help(format!("reshard operand {k}: `.reshard({reduced})`"))
                     .highlight(*k, TypePart::Sets));
             }

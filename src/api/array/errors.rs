@@ -71,10 +71,7 @@ pub(super) fn needs_unsharded_dim(
 pub(super) fn sharded_unit_dim(k: usize, ty: &ArrayType, d: usize) -> Fault {
     let (axes, unsharded) =
         (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
-    let message = format!(
-        "dimension {d} of operand {k} has size 1 and is sharded over {axes}: only an unsharded one can be repeated"
-    );
-    Fault::new(ErrorKind::Sharding, message)
+    fault!(Sharding, "dimension {d} of operand {k} has size 1 and is sharded over {axes}: only an unsharded one can be repeated")
         .highlight_dim(k, d)
         .help(format!("reshard operand {k}: `.reshard({unsharded})`"))
 }

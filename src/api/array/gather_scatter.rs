@@ -3,7 +3,7 @@
 //! For common cases `ix!`, [`Array::take`] and [`Array::at`] are shorter; they apply the same
 //! primitives.
 
-use super::{Array, GatherDims};
+use super::{Array, GatherDims, operand};
 use crate::api::trace::{apply1, carried_errors, poison};
 use crate::core::{Shape, Spec};
 use crate::ir::ops::indexing::{Gather, Scatter, fill_value};
@@ -52,10 +52,7 @@ impl Array {
         out: Option<Spec>,
         call: CallSite<'_>,
     ) -> Array {
-        if let Some(error) = carried_errors([self, indices].into_iter()) {
-            return poison(error);
-        }
-        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let [ty, _] = ok_or_return!(operand::types([self, indices]));
         let prim =
             Gather { dims: at.clone(), slice_sizes: sizes, fill: fill_value(ty.dtype), out_sharding: out };
         apply1(Arc::new(prim), &[self.into(), indices.into()], call)

@@ -6,10 +6,9 @@
 use super::sharding::{abstract_mesh_error, placed_type};
 use super::{Array, prims};
 use crate::api::trace::{apply1, poison};
-use crate::core::sharding::{blocks_unchecked, check_unreduced_dtype};
+use crate::core::sharding::{Block, blocks_unchecked, check_unreduced_dtype};
 use crate::core::{
-    ArrayType, Axes, DType, Element, Error, ErrorKind, Fault, Result, Shape, Sharding, SourceLocation,
-    types::with_dtype,
+    ArrayType, Axes, DType, Element, Error, Fault, Result, Shape, Sharding, SourceLocation, types::with_dtype,
 };
 use crate::exec::runtime::parallel_copy::{
     all_pairs, block_runs, to_contiguous, to_f64_vec, to_vec, write_runs,
@@ -351,6 +350,14 @@ impl Array {
     }
 }
 
+/// Allocates a buffer for `copies` arrays of this type, if the memory is there.
+fn allocate_copies(ty: &ArrayType, copies: usize) -> Result<Buffer, Fault> {
+    let bytes = ty.nbytes().saturating_mul(copies);
+    ty.check_addressable()?;
+    check_available(bytes)?;
+    Buffer::allocate(bytes)
+}
+
 /// Assembles an array from one shard per device.
 ///
 /// `piece` returns the shard at a mesh position with this index range, or `None` if it is missing.
@@ -361,9 +368,9 @@ fn assemble(
     location: SourceLocation,
     mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
 ) -> Result<Array> {
-    let reject = |kind, m: String| {
+    let reject = |fault: Fault| {
         let help = "give one piece per device, with the shape and index range that `shards()` of such an array shows";
-        Error::new(Fault::new(kind, m).help(help), op, Vec::new(), Some(location))
+        Error::new(fault.help(help), op, Vec::new(), Some(location))
     };
     let mesh = &sharding.mesh;
     let error = |fault| Error::new(fault, op, vec![shape.to_string()], Some(location));
@@ -374,24 +381,25 @@ fn assemble(
     let unreduced = sharding.spec.unreduced_axes();
     let copies: usize = unreduced.iter().map(|a| mesh.extent(a)).product();
     let mut target: Option<(DType, Buffer)> = None;
-    for (position, b) in blocks_unchecked(&sharding, &shape).into_iter().enumerate() {
+    for (position, Block { index, replica, .. }) in
+        blocks_unchecked(&sharding, &shape).into_iter().enumerate()
+    {
         let name = match mesh.devices().get(position) {
             Some(device) => format!("device {device}"),
             None => format!("device {position}"),
         };
-        let Some(data) = piece(position, &b.index)? else {
-            let m = format!("the piece of {name} is missing: it holds {:?} of {shape}", b.index);
-            return Err(reject(ErrorKind::Data, m));
+        let wrong = |why: String| reject(fault!(Data, "the piece of {name} {why}"));
+        let Some(data) = piece(position, &index)? else {
+            return Err(wrong(format!("is missing: it holds {index:?} of {shape}")));
         };
         let slab = data.array_data(op, location)?;
         let ty = data.ty()?;
-        let local: Shape = b.index.iter().map(Range::len).collect();
+        let local: Shape = index.iter().map(Range::len).collect();
         if ty.shape != local {
-            let m = format!(
-                "the piece of {name} has shape {}, but it holds {:?} of {shape}: shape {local}",
-                ty.shape, b.index
-            );
-            return Err(reject(ErrorKind::Data, m));
+            return Err(wrong(format!(
+                "has shape {}, but it holds {index:?} of {shape}: shape {local}",
+                ty.shape
+            )));
         }
         let size = ty.dtype.size();
         check_unreduced_dtype(sharding.spec, ty.dtype)
@@ -399,40 +407,32 @@ fn assemble(
         let (dtype, buffer) = match &mut target {
             Some(target) => target,
             empty => {
-                let bytes = ty.dtype.array_type(&shape).nbytes().saturating_mul(copies);
-                ty.dtype
-                    .array_type(&shape)
-                    .check_addressable()
-                    .and_then(|()| check_available(bytes))
-                    .map_err(error)?;
-                empty.insert((ty.dtype, Buffer::allocate(bytes).map_err(error)?))
+                let whole = ty.dtype.array_type(&shape);
+                empty.insert((ty.dtype, allocate_copies(&whole, copies).map_err(error)?))
             }
         };
         if *dtype != ty.dtype {
-            let m = format!("the piece of {name} is {}, those before are {dtype}", ty.dtype);
-            return Err(reject(ErrorKind::Data, m));
+            return Err(wrong(format!("is {}, those before are {dtype}", ty.dtype)));
         }
         let copy = mesh.rank_along(unreduced, &mesh.coordinates(position));
         let base = copy * shape.num_elements() * size;
-        let (run, starts) = block_runs(&shape, &b.index, size);
+        let (run, starts) = block_runs(&shape, &index, size);
         let from = slab.contiguous().map_err(error)?;
         // SAFETY: the shard has the block's shape (checked above), so its runs are disjoint and
         // within `buffer`, which no other code uses. With `replica > 0` they are initialized,
         // because an earlier position, with replica 0, has the same block.
         let same = unsafe {
             let from = std::slice::from_raw_parts(from.as_ptr(), slab.nbytes());
-            write_runs(from, run, buffer.as_mut_ptr().add(base), &starts, b.replica > 0)
+            write_runs(from, run, buffer.as_mut_ptr().add(base), &starts, replica > 0)
         };
         if !same {
-            let m = format!(
-                "the piece of {name} differs from that of another device that holds the same block, {:?}",
-                b.index
-            );
-            return Err(reject(ErrorKind::Data, m));
+            return Err(wrong(format!(
+                "differs from that of another device that holds the same block, {index:?}"
+            )));
         }
     }
     let (dtype, buffer) =
-        target.ok_or_else(|| reject(ErrorKind::Data, "a mesh without devices holds no pieces".into()))?;
+        target.ok_or_else(|| reject(fault!(Data, "a mesh without devices holds no pieces")))?;
     let slab = ArrayData::new(dtype.storage(), shape.clone(), copies, Arc::new(buffer));
     let mut ty = placed_type(dtype, &shape, &sharding);
     ty.spec = ty.spec.padded(shape.rank());

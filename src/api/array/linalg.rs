@@ -4,7 +4,7 @@
 //! matrices it holds. The last two dimensions must be unsharded. Elements are floats; 16-bit floats
 //! are computed in float32. Without the feature `linalg` the methods return an error that names it.
 
-use super::{Array, creation::fresh_type, errors::needs_unsharded_dim, products::DotOptions};
+use super::{Array, creation::fresh_type, errors::needs_unsharded_dim, operand, products::DotOptions};
 use crate::api::trace::{apply, apply1, carried_errors, poison};
 use crate::core::{ArrayType, Axes, DType, Fault, Scalar, Spec};
 use crate::ir::ops::linalg::{
@@ -145,9 +145,7 @@ impl Array {
     #[track_caller]
     pub fn solve(&self, b: impl Borrow<Array>) -> Array {
         let (call, b) = (CallSite::here("solve"), b.borrow());
-        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
-            return carried_errors([self, b].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tb] = ok_or_return!(operand::types([self, b]));
         let prim = Arc::new(Solve { transposed: false });
         if ta.rank() != 2 || tb.rank() != 1 {
             return apply1(prim, &[self.into(), b.into()], call);

@@ -5,7 +5,7 @@
 
 use super::Array;
 use crate::api::trace::{ArrayOrLiteral, apply, carried_errors, poison};
-use crate::core::{DType, Fault, Scalar};
+use crate::core::{ArrayType, DType, Fault, Scalar};
 use crate::ir::program::{CallSite, Literal, Prim, UserOperand};
 use num_complex::Complex;
 use smallvec::SmallVec;
@@ -171,6 +171,13 @@ pub(crate) fn resolve_args(terms: &[Term], call: CallSite<'_>) -> Result<PrimArg
     args.map_err(|fault| reject(fault, terms, call))
 }
 
+/// Returns the types of the operands, or an array that carries their errors.
+pub(crate) fn types<const N: usize>(operands: [&Array; N]) -> Result<[&ArrayType; N], Array> {
+    match carried_errors(operands.into_iter()) {
+        Some(error) => Err(poison(error)),
+        None => Ok(operands.map(|a| a.type_ref().expect("no operand carries an error"))),
+    }
+}
 /// Returns an array that carries this error; errors carried by operands take precedence.
 pub(crate) fn reject(fault: Fault, terms: &[Term], call: CallSite<'_>) -> Array {
     let arrays = terms.iter().filter_map(|t| if let Term::Array(a) = t { Some(a) } else { None });

@@ -5,7 +5,7 @@
 
 use super::operand::{self, Term};
 use super::{Array, contraction::Contraction, errors, prims};
-use crate::api::trace::{apply1, carried_errors, poison};
+use crate::api::trace::apply1;
 use crate::core::{ArrayType, DType, Precision, Spec};
 use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;
@@ -128,11 +128,7 @@ impl Array {
     }
     /// Implements [`Array::dot`].
     fn dot_at(&self, b: &Array, out: Option<Spec>, call: CallSite<'_>) -> Array {
-        if let Some(error) = carried_errors([self, b].into_iter()) {
-            return poison(error);
-        }
-        for x in [self, b] {
-            let Ok(ty) = x.type_ref() else { return x.clone() };
+        for ty in ok_or_return!(operand::types([self, b])) {
             if !(1..=2).contains(&ty.rank()) {
                 let fault =
                     fault!(Shape, "an array has rank {}: `dot` takes arrays of rank 1 or 2", ty.rank());
@@ -147,9 +143,7 @@ impl Array {
     }
     /// Implements [`Array::matmul`].
     pub(super) fn matmul_at(&self, b: &Array, options: DotOptions, call: CallSite<'_>) -> Array {
-        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
-            return carried_errors([self, b].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tb] = ok_or_return!(operand::types([self, b]));
         let reject = |fault| operand::reject(fault, &operand_pair(self, b), call);
         if ta.rank() == 0 || tb.rank() == 0 {
             let fault = fault!(Shape, "`{}` takes arrays of rank 1 and more", call.op);

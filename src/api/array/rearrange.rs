@@ -104,10 +104,7 @@ impl Array {
     #[track_caller]
     pub fn repeat_by(&self, counts: &Array, total: usize, d: i32) -> Array {
         let call = CallSite::here("repeat_by");
-        if let Some(error) = carried_errors([self, counts].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(ct)) = (self.type_ref(), counts.type_ref()) else { return self.clone() };
+        let [ty, ct] = ok_or_return!(operand::types([self, counts]));
         let terms = [Term::from(self), Term::from(counts)];
         let reject = |fault| operand::reject(fault, &terms, call);
         let at = ok_or_return!(resolve_dim(d.into(), ty.rank()), |fault| reject(fault));
@@ -214,11 +211,8 @@ impl Array {
         let axes = Axes::from(ty.spec.dim(at));
         let ways: usize = ty.mesh.iter().flat_map(|m| axes.iter().map(|a| m.extent(a))).product();
         if n > 0 && ways > 1 {
-            let message = format!(
-                "dimension {at} is sharded over {axes}: {} differences are not divisible into {ways} equal parts",
-                size.saturating_sub(n)
-            );
-            let fault = Fault::new(ErrorKind::Sharding, message).highlight_dim(0, at);
+            let fault = fault!(Sharding, "dimension {at} is sharded over {axes}: {} differences are not divisible into {ways} equal parts",
+                size.saturating_sub(n)).highlight_dim(0, at);
             let help = format!(
                 "keep the size, with a fill value for the missing neighbour: `&x - x.shift(1, {at}, 0)`"
             );

@@ -34,7 +34,7 @@ impl Array {
     }
     /// Implements [`Array::searchsorted`].
     pub(super) fn searchsorted_at(&self, x: &Array, right: bool, call: CallSite<'_>) -> Array {
-        let n = ok_or_return!(self.check_sorted_vector(&[x], call), |poisoned| poisoned);
+        let n = ok_or_return!(self.check_sorted_vector(&[x], call));
         self.count_before(x, n, right, call)
     }
     /// Checks that this is an unsharded vector, and that all arrays have one element type.
@@ -138,12 +138,7 @@ impl Array {
             let fault = Fault::new(kind, text).help(help);
             operand::reject(fault, &[self.into(), xs.into(), ys.into()], call)
         };
-        if let Some(error) = carried_errors([self, xs, ys].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(of), Ok(to)) = (self.type_ref(), xs.type_ref(), ys.type_ref()) else {
-            return self.clone();
-        };
+        let [ty, of, to] = ok_or_return!(operand::types([self, xs, ys]));
         if of.rank() != 1 || of.shape != to.shape || of.shape[0] == 0 {
             let text = format!("`xs` and `ys` must be vectors of equal, non-zero size, not {of} and {to}");
             return reject(ErrorKind::Shape, text, "give as many `xs` as `ys`");
@@ -154,8 +149,7 @@ impl Array {
         }
         let n = ok_or_return!(
             xs.check_sorted_vector(&[self, ys], call)
-                .and_then(|n| ys.check_sorted_vector(&[], call).map(|_| n)),
-            |poisoned| poisoned
+                .and_then(|n| ys.check_sorted_vector(&[], call).map(|_| n))
         );
         let after = xs.count_before(self, n, true, call);
         let after =

@@ -6,7 +6,7 @@
 use super::operand::{self, Operand};
 use super::take::{GatherIndices, IndexOptions, check_integers, explicit_spec, index_vectors};
 use super::{Array, prims};
-use crate::api::trace::{apply1, carried_errors, poison};
+use crate::api::trace::apply1;
 use crate::core::{Axes, DType, ErrorKind, Fault, Scalar, Shape, Spec};
 use crate::ir::program::{CallSite, OutOfBounds, Reducer};
 use crate::ir::{ops::elementwise::Binary, ops::indexing::GatherDims};
@@ -108,10 +108,7 @@ impl Array {
         options: IndexOptions,
         call: CallSite<'_>,
     ) -> Array {
-        if let Some(error) = carried_errors([self, ids].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(of)) = (self.type_ref(), ids.type_ref()) else { return self.clone() };
+        let [ty, of] = ok_or_return!(operand::types([self, ids]));
         let reject = |fault| operand::reject(fault, &[self.into(), ids.into()], call);
         if let Err(fault) = check_integers(ids) {
             return reject(fault);
@@ -183,10 +180,7 @@ impl Array {
     }
     /// Implements [`Array::bincount`] and [`Array::bincount_weighted`].
     fn bincount_at(&self, weights: &Array, count: usize, call: CallSite<'_>) -> Array {
-        if let Some(error) = carried_errors([self, weights].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(of)) = (self.type_ref(), weights.type_ref()) else { return self.clone() };
+        let [ty, of] = ok_or_return!(operand::types([self, weights]));
         let reject = |fault| operand::reject(fault, &[self.into(), weights.into()], call);
         if let Err(fault) = check_integers(self) {
             return reject(fault);

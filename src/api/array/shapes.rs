@@ -326,7 +326,7 @@ impl Array {
     }
     /// Implements [`Array::pad`], given one width per dimension.
     pub(super) fn pad_at(&self, value: Term, widths: &[(i64, i64, usize)], call: CallSite<'_>) -> Array {
-        let args = ok_or_return!(operand::resolve_args(&[self.into(), value], call), |poisoned| poisoned);
+        let args = ok_or_return!(operand::resolve_args(&[self.into(), value], call));
         match &args[1] {
             ArrayOrLiteral::Lit(l) => apply1(prims::pad(widths, l.value), &args[..1], call),
             ArrayOrLiteral::Array(value) => {

@@ -4,7 +4,7 @@
 //! number of remaining elements.
 
 use super::{Array, Contraction, Operand, Term, dims::Dims, operand, prims, reductions::Extreme};
-use crate::api::trace::{apply1, carried_errors, poison};
+use crate::api::trace::apply1;
 use crate::core::{DType, ErrorKind, Fault, Scalar, Spec};
 use crate::ir::ops::elementwise::{Binary, Unary};
 use crate::ir::program::{CallSite, UserOperand};
@@ -277,9 +277,7 @@ impl Array {
     #[track_caller]
     pub fn average(&self, weights: impl Borrow<Array>, dims: impl Into<Dims>) -> Array {
         let (weights, dims, call) = (weights.borrow(), dims.into(), CallSite::here("average"));
-        let (Ok(ty), Ok(wt)) = (self.type_ref(), weights.type_ref()) else {
-            return carried_errors([self, weights].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ty, wt] = ok_or_return!(operand::types([self, weights]));
         let terms = [Term::from(self), Term::from(weights)];
         let reject = |fault| operand::reject(fault, &terms, call);
         let axes = ok_or_return!(dims.resolve(ty.rank()), |fault| reject(fault));
@@ -378,9 +376,7 @@ impl Array {
     #[track_caller]
     pub fn isin(&self, values: impl Borrow<Array>) -> Array {
         let (values, call) = (values.borrow(), CallSite::here("isin"));
-        let (Ok(ty), Ok(vt)) = (self.type_ref(), values.type_ref()) else {
-            return carried_errors([self, values].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ty, vt] = ok_or_return!(operand::types([self, values]));
         let terms = [Term::from(self), Term::from(values)];
         let shown = || operand::describe_all(&terms);
         let (rank, more) = (ty.rank(), vt.rank());

@@ -5,7 +5,7 @@
 //! a fill value in `take`, and are clamped in `ix!`; updates at such indices are dropped.
 
 use super::{Array, dims::resolve_dim, operand, prims};
-use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
+use crate::api::trace::{ArrayOrLiteral, apply1};
 use crate::core::{ArrayType, Axes, AxisType, DType, ErrorKind, Fault, Shape, Spec};
 use crate::ir::ops::indexing::{Gather, GatherDims, Scatter, fill_value};
 use crate::ir::program::{CallSite, OutOfBounds, Reducer, UserOperand};
@@ -228,10 +228,7 @@ impl Array {
         options: IndexOptions,
         call: CallSite<'_>,
     ) -> Array {
-        if let Some(error) = carried_errors([self, indices].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
+        let [ty, of] = ok_or_return!(operand::types([self, indices]));
         let axis =
             ok_or_return!(check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())), |fault| {
                 operand::reject(fault, &[self.into(), indices.into()], call)
@@ -251,10 +248,7 @@ impl Array {
         options: IndexOptions,
         call: CallSite<'_>,
     ) -> Array {
-        if let Some(error) = carried_errors([self, indices].into_iter()) {
-            return poison(error);
-        }
-        let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
+        let [ty, of] = ok_or_return!(operand::types([self, indices]));
         let reject = |fault| operand::reject(fault, &[self.into(), indices.into()], call);
         let axis =
             ok_or_return!(check_integers(indices).and_then(|()| resolve_dim(d.into(), ty.rank())), |fault| {

@@ -3,7 +3,7 @@
 //! `outer` and `kron` multiply broadcast arrays; the others apply one `dot_general`.
 
 use super::{Array, Contraction, Term, operand, prims};
-use crate::api::trace::{ArrayOrLiteral, apply1, carried_errors, poison};
+use crate::api::trace::{ArrayOrLiteral, apply1};
 use crate::core::{ArrayType, ErrorKind, Fault, Spec};
 use crate::ir::{ops::elementwise::Binary, program::CallSite};
 use std::borrow::Borrow;
@@ -186,9 +186,7 @@ impl Array {
         call: CallSite<'_>,
         make: impl FnOnce(&ArrayType, &ArrayType, CallSite<'_>) -> Result<Array, Fault>,
     ) -> Array {
-        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
-            return carried_errors([self, b].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tb] = ok_or_return!(operand::types([self, b]));
         let terms = [Term::from(self), Term::from(b)];
         make(ta, tb, call).unwrap_or_else(|fault| operand::reject(fault, &terms, call))
     }

@@ -5,7 +5,7 @@
 
 use super::operand::{self, Term};
 use super::{Array, prims};
-use crate::api::trace::{apply1, carried_errors, poison};
+use crate::api::trace::apply1;
 use crate::core::{
     ArrayType, Axes, DType, ErrorKind, Fault, Precision, Shape, Spec, types::default_matmul_precision,
 };
@@ -372,9 +372,7 @@ impl Array {
     }
     /// Implements [`Array::conv_transpose`].
     fn conv_transpose_at(&self, w: &Array, options: ConvOptions, call: CallSite<'_>) -> Array {
-        let (Ok(ta), Ok(tw)) = (self.type_ref(), w.type_ref()) else {
-            return carried_errors([self, w].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tw] = ok_or_return!(operand::types([self, w]));
         let reject = |fault| operand::reject(fault, &operand_pair(self, w), call);
         if options.base_dilation.is_some() {
             let fault = fault!(Shape, "a transposed convolution dilates the array by its strides");
@@ -412,9 +410,7 @@ impl Array {
     }
     /// Implements [`Array::conv`].
     pub(super) fn conv_at(&self, w: &Array, options: &ConvOptions, call: CallSite<'_>) -> Array {
-        let (Ok(ta), Ok(tw)) = (self.type_ref(), w.type_ref()) else {
-            return carried_errors([self, w].into_iter()).map_or_else(|| self.clone(), poison);
-        };
+        let [ta, tw] = ok_or_return!(operand::types([self, w]));
         match plan_conv(ta, tw, options) {
             Ok(plan) => plan.apply(self, w, call),
             Err(fault) => operand::reject(fault, &operand_pair(self, w), call),
