@@ -10,6 +10,16 @@ fn literal_help(kind: &str, spec: Spec) -> String {
     format!("make the number {kind}: `Array::from(…).put(&mesh, {spec})`")
 }
 
+/// The sets of the operands over the manual axes, or over the other axes.
+struct OperandSets<'a> {
+    over: SetAxes,
+    linearity: Linearity,
+    /// The operands that are not literals, with their sets over these axes only.
+    real: &'a [(usize, Spec)],
+    /// Whether an operand is a literal.
+    literal: bool,
+}
+
 impl TypingContext<'_> {
     pub(super) fn user_index(&self, k: usize) -> usize {
         self.operands[k].user_index(k)
@@ -79,33 +89,29 @@ impl TypingContext<'_> {
             };
             real.iter().map(kept).collect::<Vec<_>>()
         };
-        let (mut u, mut r) = self.sets_over(SetAxes::Others, linearity, &of(false), literal)?;
+        let joined =
+            |over, real: &[(usize, Spec)]| self.sets_over(&OperandSets { over, linearity, real, literal });
+        let (mut u, mut r) = joined(SetAxes::Others, &of(false))?;
         if let Some(out) = out {
             (u, r) = self.requested_sets(linearity, out, &u, &r)?;
         }
-        let (manual_u, manual_r) = self.sets_over(SetAxes::Manual, linearity, &of(true), literal)?;
+        let (manual_u, manual_r) = joined(SetAxes::Manual, &of(true))?;
         u.extend_unique(&manual_u);
         r.extend_unique(&manual_r);
         Ok((u, r))
     }
-    /// Returns the sets of the results over the manual axes, or over the other axes.
-    /// `real` has the operands that are not literals, with their sets over these axes only.
+    /// Returns the sets of the results from those of the operands.
     ///
     /// The rules differ for products. A literal may scale or divide a value that is unreduced over
     /// manual axes, and over these axes, the result of a contraction has the sets of a product.
-    fn sets_over(
-        &self,
-        of: SetAxes,
-        linearity: Linearity,
-        real: &[(usize, Spec)],
-        literal: bool,
-    ) -> Result<(Axes, Axes), Fault> {
+    fn sets_over(&self, sets: &OperandSets<'_>) -> Result<(Axes, Axes), Fault> {
+        let OperandSets { over, linearity, real, literal } = *sets;
         let (mut u, mut r) = (Axes::none(), Axes::none());
         for (_, spec) in real {
             u.extend_unique(spec.unreduced_axes());
             r.extend_unique(spec.reduced_axes());
         }
-        let manual = of == SetAxes::Manual;
+        let manual = over == SetAxes::Manual;
         let product = match linearity {
             Linearity::Product => true,
             Linearity::Contraction => manual,
@@ -118,16 +124,16 @@ impl TypingContext<'_> {
             _ => product && u.is_empty(),
         };
         if joins {
-            self.check_reduced_match(of, real)?;
+            self.check_reduced_match(over, real)?;
             if manual && literal && linearity == Linearity::Product {
                 self.check_literal_factor(real)?;
             }
         }
         if !u.is_empty() {
             match linearity {
-                Linearity::Joint | Linearity::Select => self.check_unreduced_match(of, real, &u, literal)?,
+                Linearity::Joint | Linearity::Select => self.check_unreduced_match(sets, &u)?,
                 _ if product => {
-                    r = self.check_product(of, linearity, real, literal)?;
+                    r = self.check_product(sets)?;
                 }
                 _ => return Err(self.not_linear(linearity, real)),
             }
@@ -257,13 +263,8 @@ impl TypingContext<'_> {
             .help(self.unreduced_cotangent_help(SetAxes::Manual, *k))
             .highlight(*k, TypePart::Sets))
     }
-    fn check_unreduced_match(
-        &self,
-        of: SetAxes,
-        real: &[(usize, Spec)],
-        u: &Axes,
-        literal: bool,
-    ) -> Result<(), Fault> {
+    fn check_unreduced_match(&self, sets: &OperandSets<'_>, u: &Axes) -> Result<(), Fault> {
+        let OperandSets { over, real, literal, .. } = *sets;
         let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
             return Ok(());
         };
@@ -279,7 +280,7 @@ impl TypingContext<'_> {
                 ))
                 .highlight(*k, TypePart::Sets)
                 .highlight(*j, TypePart::Sets);
-            if of == SetAxes::Manual {
+            if over == SetAxes::Manual {
                 return Err(fault.help(summed));
             }
             let parts = self.user_spec(*k).filter_axes(|a| !wanted.contains(a)).unreduced(wanted);
@@ -294,7 +295,7 @@ impl TypingContext<'_> {
                     self.describe(*j)
                 ))
                 .highlight(*j, TypePart::Sets);
-            return Err(match of {
+            return Err(match over {
                 SetAxes::Manual => fault.help(summed),
                 SetAxes::Others => fault
                     .help(literal_help("unreduced", Spec::replicated(0).unreduced(u)))
@@ -305,13 +306,8 @@ impl TypingContext<'_> {
     }
     /// Returns the reduced axes of a product with an unreduced operand, or an error if it is not
     /// valid. The other operand must be reduced over the axes, or be a literal if they are manual.
-    fn check_product(
-        &self,
-        of: SetAxes,
-        linearity: Linearity,
-        real: &[(usize, Spec)],
-        literal: bool,
-    ) -> Result<Axes, Fault> {
+    fn check_product(&self, sets: &OperandSets<'_>) -> Result<Axes, Fault> {
+        let OperandSets { over, linearity, real, literal } = *sets;
         let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
         let Some((k, spec)) = with.first().copied() else { return Ok(Axes::none()) };
         let u = spec.unreduced_axes();
@@ -324,32 +320,30 @@ impl TypingContext<'_> {
                     && u.is_subset_of(b.reduced_axes())
                     && b.reduced_axes().without(u).same_set(spec.reduced_axes())
             }
-            ([_], []) => literal && of == SetAxes::Manual,
+            ([_], []) => literal && over == SetAxes::Manual,
             _ => false,
         };
         if fits {
             return Ok(spec.reduced_axes().clone());
         }
-        Err(self.product_fault(of, linearity, &with, &others, literal))
+        Err(self.product_fault(sets, &with, &others))
     }
     /// Returns the fault of a product whose first operand in `with` is unreduced.
     /// `others` are the operands that are not unreduced.
     fn product_fault(
         &self,
-        of: SetAxes,
-        linearity: Linearity,
+        sets: &OperandSets<'_>,
         with: &[(usize, Spec)],
         others: &[(usize, Spec)],
-        literal: bool,
     ) -> Fault {
         let (k, spec) = with[0];
         let u = spec.unreduced_axes();
         let why = if with.len() > 1 {
             "a product of two unreduced values is not the sum of the products of their partial values"
                 .to_string()
-        } else if literal {
+        } else if sets.literal {
             format!("its other factor must be reduced over {u}, but a plain number is not")
-        } else if linearity == Linearity::Quotient {
+        } else if sets.linearity == Linearity::Quotient {
             format!("the divisor must be reduced over {u} too")
         } else {
             format!("the other factor must be reduced over {u} too")
@@ -357,7 +351,7 @@ impl TypingContext<'_> {
         let mut fault = self.sharding_fault(format!("{}, is unreduced over {u}: {why}", self.describe(k)));
         if let ([_, (j, _)], []) = (with, others) {
             fault = fault.highlight(k, TypePart::Sets).highlight(*j, TypePart::Sets);
-            if of == SetAxes::Manual {
+            if sets.over == SetAxes::Manual {
                 let (first, second) = (self.user_index(k), self.user_index(*j));
                 let (one, two) = (self.sum_call(k), self.sum_call(*j));
                 let cast = format!(".pcast({}, PcastTo::Reduced)`", u.quoted());
@@ -379,9 +373,9 @@ impl TypingContext<'_> {
                 ]));
         }
         if let [(j, _)] = others {
-            fault = fault.help(self.reduce_help(of, *j, u));
+            fault = fault.help(self.reduce_help(sets.over, *j, u));
         }
-        if literal {
+        if sets.literal {
             fault = fault.help(literal_help("reduced", Spec::replicated(0).reduced(u)));
         }
         fault = others.iter().fold(fault, |f, (j, _)| f.highlight(*j, TypePart::Sets));
