@@ -34,12 +34,11 @@ impl Boundary {
             match mesh.axis_type(axis) {
                 None => return Err(mesh.unknown_axis(axis)),
                 Some(AxisType::Manual) => {
-                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is manual here already"))
+                    return Err(fault!(Mesh, "the axis {axis} is manual here already")
                         .help("name the axes of the inner region only: `.over(…)`"));
                 }
                 Some(_) if axes.as_slice()[..i].contains(&axis) => {
-                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is named twice"))
-                        .help("name each axis once"));
+                    return Err(fault!(Mesh, "the axis {axis} is named twice").help("name each axis once"));
                 }
                 Some(_) => {}
             }
@@ -84,23 +83,19 @@ impl Boundary {
                 return Err(self.outer.unknown_axis(axis));
             }
             if !self.axes.contains(axis) {
-                return Err(fault(
-                    ErrorKind::Mesh,
-                    format!(
-                        "{place} names {axis}, which is not manual here: the region is manual over {}",
-                        self.axes
-                    ),
+                return Err(fault!(
+                    Mesh,
+                    "{place} names {axis}, which is not manual here: the region is manual over {}",
+                    self.axes
                 )
                 .help(format!("name it: `.over([.., {:?}])`", axis.name())));
             }
         }
         let sets = spec.unreduced_axes().iter().chain(spec.reduced_axes().iter());
         if sets.count() > 0 && !self.is_fully_explicit() {
-            return Err(fault(
-                ErrorKind::Mesh,
-                format!(
-                    "{place} is {spec}: unreduced and reduced sets cross the boundary only where all axes are explicit and manual"
-                ),
+            return Err(fault!(
+                Mesh,
+                "{place} is {spec}: unreduced and reduced sets cross the boundary only where all axes are explicit and manual"
             )
             .help("sum before the boundary: `.reshard(…)` outside, `.psum(…)` inside"));
         }
@@ -117,9 +112,9 @@ impl Boundary {
             }
             None => {
                 if let Some(auto) = self.axes.iter().find(|a| self.outer.axis_type(*a) != Some(AxisType::Explicit)) {
-                    return Err(fault(
-                        ErrorKind::Sharding,
-                        format!("in_specs are inferred from types, which do not say how {auto} is used: it is not explicit"),
+                    return Err(fault!(
+                        Sharding,
+                        "in_specs are inferred from types, which do not say how {auto} is used: it is not explicit"
                     )
                     .help("give in_specs: `p![..]`"));
                 }
@@ -151,9 +146,9 @@ impl Boundary {
         for (d, axes) in ty.spec.dims().iter().enumerate() {
             let mut rest = axes.iter().skip_while(|a| self.axes.contains(*a));
             if let Some(inner) = rest.find(|a| self.axes.contains(*a)) {
-                return Err(fault(
-                    ErrorKind::Sharding,
-                    format!("dimension {d} of {ty} is sharded over {axes}: a region that is manual over {inner} and not over all axes before it cannot take its blocks"),
+                return Err(fault!(
+                    Sharding,
+                    "dimension {d} of {ty} is sharded over {axes}: a region that is manual over {inner} and not over all axes before it cannot take its blocks"
                 )
                 .help("reshard it first, with the manual axes in front"));
             }
@@ -167,11 +162,11 @@ impl Boundary {
         let Some(d) = own.dims().iter().position(|axes| !axes.is_empty()) else { return Ok(own) };
         let (axes, whole) = (own.dim(d), ty.spec.filter_dim_axes(&|a| !self.axes.contains(a)));
         let list: Axes = axes.iter().copied().collect();
-        let message = format!(
+        Err(fault!(
+            Sharding,
             "the body of a `shard_map` over {} captures {ty}, whose dimension {d} is sharded over {list}: a captured value is the same on all devices",
             self.axes
-        );
-        Err(fault(ErrorKind::Sharding, message)
+        )
             .help(format!("to use each device's block, pass it as an argument with the spec `{own}`"))
             .help(format!("to use all of it, gather it before the `shard_map`: `.reshard({whole})`")))
     }
@@ -189,22 +184,20 @@ impl Boundary {
         self.map_leaves(tree, specs, |path, ty, spec| {
             let name = path.name_or("the argument");
             if spec.dims().len() > ty.rank() {
-                return Err(fault(
-                    ErrorKind::Shape,
-                    format!(
-                        "in_specs has {} for {name}, which has {}: {spec} for {ty}",
-                        pluralize(spec.dims().len(), "entry"),
-                        pluralize(ty.rank(), "dimension")
-                    ),
+                return Err(fault!(
+                    Shape,
+                    "in_specs has {} for {name}, which has {}: {spec} for {ty}",
+                    pluralize(spec.dims().len(), "entry"),
+                    pluralize(ty.rank(), "dimension")
                 )
                 .help("each entry is for one dimension; dimensions without an entry are unsharded"));
             }
             for (d, axes) in spec.dims().iter().enumerate() {
                 let (n, ways) = (ty.shape[d], self.num_shards(axes.as_slice()));
                 if n % ways != 0 {
-                    return Err(fault(
-                        ErrorKind::Shape,
-                        format!("dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"),
+                    return Err(fault!(
+                        Shape,
+                        "dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"
                     )
                     .help(nearest_multiples(n, ways))
                     .highlight_dim(0, d));
@@ -215,17 +208,14 @@ impl Boundary {
     }
     fn block_type(&self, ty: &ArrayType, spec: Spec) -> Result<ArrayType, Fault> {
         if let Some(mesh) = ty.mesh.as_ref().filter(|m| **m != self.outer) {
-            return Err(fault(
-                ErrorKind::Mesh,
-                format!("the argument is on {mesh}, the region on {}", self.outer),
-            )
-            .help("put it there first: `.put(&mesh, p![..])`"));
+            return Err(fault!(Mesh, "the argument is on {mesh}, the region on {}", self.outer)
+                .help("put it there first: `.put(&mesh, p![..])`"));
         }
         let parts = spec.unreduced_axes();
         if !self.checked && !parts.is_empty() {
-            return Err(fault(
-                ErrorKind::Sharding,
-                format!("{ty} is unreduced over {parts}, which types in an unchecked region cannot express"),
+            return Err(fault!(
+                Sharding,
+                "{ty} is unreduced over {parts}, which types in an unchecked region cannot express"
             )
             .help(format!("sum it first: `.reshard({})`", ty.spec.unreduced(Axes::none())))
             .help("or leave out `.unchecked()`"));
@@ -261,9 +251,10 @@ impl Boundary {
             // by that
             let placed = ty.mesh.is_some() || sets(is) != sets(expected);
             if asked.is_some() && placed && differs {
-                return Err(fault(
-                    ErrorKind::Sharding,
-                    format!("{} is {ty}, but in_specs says {spec}", path.name_or("the argument")),
+                return Err(fault!(
+                    Sharding,
+                    "{} is {ty}, but in_specs says {spec}",
+                    path.name_or("the argument")
                 )
                 .help(format!("move it first: `.reshard({spec})`"))
                 .help("or use its own sharding: `Inferred` instead of in_specs"));
@@ -285,14 +276,12 @@ impl Boundary {
             };
             self.check_names(spec, "out_specs", path)?;
             if spec.dims().len() > ty.rank() {
-                let f = fault(
-                    ErrorKind::Shape,
-                    format!(
-                        "out_specs has {} for {}, which has {}: {spec} for {ty}",
-                        pluralize(spec.dims().len(), "entry"),
-                        path.name_or("the result"),
-                        pluralize(ty.rank(), "dimension")
-                    ),
+                let f = fault!(
+                    Shape,
+                    "out_specs has {} for {}, which has {}: {spec} for {ty}",
+                    pluralize(spec.dims().len(), "entry"),
+                    path.name_or("the result"),
+                    pluralize(ty.rank(), "dimension")
                 );
                 return Err(match ty.rank() {
                     0 => f.help("for a scalar: `p![]`, or give it a dimension: `.reshape([1])`"),
@@ -328,9 +317,9 @@ impl Boundary {
             self.axes.iter().filter(|a| ty.varying.contains(*a) && !mentioned.contains(a)).collect();
         if !open.is_empty() {
             let list = open.quoted();
-            return Err(fault(
-                ErrorKind::Varying,
-                format!("{name} is {ty}: devices along {open} may hold different values, but out_specs {spec} promises one for all"),
+            return Err(fault!(
+                Varying,
+                "{name} is {ty}: devices along {open} may hold different values, but out_specs {spec} promises one for all"
             )
             .help(format!("if each device has a partial sum: `.psum({list})`; of a mean: `.pmean({list})`"))
             .help(format!("or assemble the devices' blocks: name {open} in out_specs"))
@@ -344,13 +333,11 @@ impl Boundary {
         ] {
             if own(is) != *expected {
                 let list = |a: &Axes| if a.is_empty() { "nothing".into() } else { a.to_string() };
-                return Err(fault(
-                    ErrorKind::Varying,
-                    format!(
-                        "{name} is {ty}: {what} over {}, but out_specs says {what} over {}",
-                        list(&own(is)),
-                        list(expected)
-                    ),
+                return Err(fault!(
+                    Varying,
+                    "{name} is {ty}: {what} over {}, but out_specs says {what} over {}",
+                    list(&own(is)),
+                    list(expected)
                 )
                 .help("sum it (`.psum(..)`) or cast it (`.pcast(..)`), or name the same axes in out_specs"));
             }
@@ -383,7 +370,7 @@ impl Boundary {
         for spec in specs {
             let all: Vec<Axis> = spec.all_axes().collect();
             if let Some((_, twice)) = all.iter().enumerate().find(|(i, a)| all[..*i].contains(a)) {
-                return Err(fault(ErrorKind::Mesh, format!("the spec {spec} names the axis {twice} twice"))
+                return Err(fault!(Mesh, "the spec {spec} names the axis {twice} twice")
                     .help("an axis can split one dimension only: name it once"));
             }
         }

@@ -213,15 +213,12 @@ fn batch_dim<A: Tree>(
                 errors.push(reject(fault.highlight_dim(0, d), ty));
             }
             Some((other, _, axes)) if *axes != entry => {
-                let message = format!(
-                    "the mapped dimensions must be sharded the same way, but that of {name} is {}, that of {other} {}",
-                    sharding_text(&entry),
-                    sharding_text(axes)
-                );
                 // after the resharding, these axes shard only the mapped dimension
                 let moved = ty.spec.padded(ty.rank()).filter_axes(|a| !axes.contains(a)).with_dim(d, axes);
                 let help = format!("move {name}: `.reshard({moved})`");
-                errors.push(reject(Fault::new(ErrorKind::Sharding, message).help(help).highlight_dim(0, d), ty));
+                errors.push(reject(fault!(Sharding, "the mapped dimensions must be sharded the same way, but that of {name} is {}, that of {other} {}",
+                    sharding_text(&entry),
+                    sharding_text(axes)).help(help).highlight_dim(0, d), ty));
             }
             Some(_) => {}
             None => first = Some((name, size, entry)),

@@ -33,10 +33,7 @@ pub(crate) const MAX_INDICES: usize = 12;
 
 /// Returns the fault of an operation with more loop indices than supported.
 pub(crate) fn too_many_indices(n: usize) -> Fault {
-    let message = format!(
-        "this runs over {n} indices, those of its result and those that it sums: at most {MAX_INDICES} are supported"
-    );
-    Fault::new(ErrorKind::Unsupported, message).help("make one dimension of several: `.reshape(..)`")
+    fault!(Unsupported, "this runs over {n} indices, those of its result and those that it sums: at most {MAX_INDICES} are supported").help("make one dimension of several: `.reshape(..)`")
 }
 
 impl DType {

@@ -76,7 +76,7 @@ fn op_error(op: &str, fault: Fault) -> Error {
 }
 /// Returns a device error with the plugin's message.
 fn plugin_error(op: &str, what: &str, words: &str) -> Error {
-    let fault = fault(ErrorKind::Device, format!("{what}: {words}"));
+    let fault = fault!(Device, "{what}: {words}");
     op_error(op, if is_out_of_memory(words) { fault.help(out_of_memory_help()) } else { fault })
 }
 
@@ -160,10 +160,9 @@ impl Client {
     /// ```
     pub fn from_env(devices: usize) -> Result<Client> {
         let Some(path) = std::env::var_os(PLUGIN).filter(|p| !p.is_empty()) else {
-            let fault = fault(ErrorKind::Data, format!("{PLUGIN} is not set, so there is no XLA to run on"))
-                .help(format!(
-                    "name a plugin that exports `GetPjrtApi`: `{PLUGIN}=/path/to/pjrt_c_api_cpu_plugin.so`"
-                ));
+            let fault = fault!(Data, "{PLUGIN} is not set, so there is no XLA to run on").help(format!(
+                "name a plugin that exports `GetPjrtApi`: `{PLUGIN}=/path/to/pjrt_c_api_cpu_plugin.so`"
+            ));
             return Err(op_error("pjrt::Client", fault));
         };
         // SAFETY: the environment of the process names the library; the user who sets the variable
@@ -217,17 +216,15 @@ impl Client {
         let made = api::RawClient::new(&api, &options.clone().with("cpu_device_count", count))
             .or_else(|_| api::RawClient::new(&api, options))
             .map_err(|words| {
-                let fault = fault(ErrorKind::Device, format!("{} has no devices: {words}", path.display()))
+                let fault = fault!(Device, "{} has no devices: {words}", path.display())
                     .help("run where its devices are, or name a plugin for CPUs")
                     .help(out_of_memory_help());
                 op_error(op, fault)
             })?;
         if made.devices() < devices {
             let has = crate::core::diagnostic::pluralize(made.devices(), "device");
-            let fault = fault(
-                ErrorKind::Mesh,
-                format!("{} ({}) has {has}, but {devices} are needed", path.display(), made.platform),
-            );
+            let fault =
+                fault!(Mesh, "{} ({}) has {has}, but {devices} are needed", path.display(), made.platform);
             return Err(op_error(op, fault.help("use a mesh with no more devices than the plugin has")));
         }
         Ok(Client { inner: Arc::new(made), path, run_lock: Arc::default() })
@@ -256,10 +253,7 @@ impl Client {
         let op = "pjrt::Client::compile";
         if devices == 0 || devices > self.devices() {
             let has = crate::core::diagnostic::pluralize(self.devices(), "device");
-            let fault = fault(
-                ErrorKind::Mesh,
-                format!("a module for {devices} devices, but {} has {has}", self.path.display()),
-            );
+            let fault = fault!(Mesh, "a module for {devices} devices, but {} has {has}", self.path.display());
             return Err(op_error(op, fault.help("pass the mesh's number of devices to `Client::from_env`")));
         }
         let proto = proto::compile_options(devices, &[("xla_allow_excess_precision", false)]);
@@ -267,7 +261,7 @@ impl Client {
             if is_out_of_memory(&words) {
                 return plugin_error(op, "the memory of a device is full", &words);
             }
-            op_error(op, fault(ErrorKind::Unsupported, format!("XLA rejected the module: {words}")))
+            op_error(op, fault!(Unsupported, "XLA rejected the module: {words}"))
         })?;
         Ok(LoadedExecutable { inner, client: self.clone(), devices, hlo_module: OnceLock::new() })
     }
@@ -283,15 +277,12 @@ impl Client {
         let ty = dtype.array_type(shape);
         let at = |fault| Error::new(fault, op, vec![ty.to_string()], None);
         let Some((_, kind)) = BUFFER_TYPES.iter().find(|k| k.0 == dtype) else {
-            let fault = fault(ErrorKind::Dtype, format!("XLA has no element type {dtype}"));
+            let fault = fault!(Dtype, "XLA has no element type {dtype}");
             return Err(at(fault.help("pass the two words of the key: `key.data()`")));
         };
         if device >= self.devices() {
             let last = self.devices().saturating_sub(1);
-            return Err(at(fault(
-                ErrorKind::Mesh,
-                format!("there is no device {device}: the last one is {last}"),
-            )));
+            return Err(at(fault!(Mesh, "there is no device {device}: the last one is {last}")));
         }
         ty.check_addressable().map_err(at)?;
         if elements.len() != ty.nbytes() {
@@ -326,7 +317,7 @@ unsafe fn load_api(path: &Path) -> Result<Arc<api::Api>, Fault> {
         fault(ErrorKind::Data, message).help(format!("{PLUGIN} names the file of a plugin"))
     })?;
     if !known.is_file() {
-        return Err(fault(ErrorKind::Data, format!("{shown} is not a file")).help(format!(
+        return Err(fault!(Data, "{shown} is not a file").help(format!(
             "{PLUGIN} must name the plugin's file itself, such as `…/pjrt_c_api_cpu_plugin.so`"
         )));
     }
@@ -338,22 +329,22 @@ unsafe fn load_api(path: &Path) -> Result<Arc<api::Api>, Fault> {
     }
     // SAFETY: the file is a PJRT plugin that is sound to load (caller contract)
     let api = unsafe { api::Api::load(&full_path) }.map_err(|why| match why {
-        PluginLoadError::NoLibrary(words) => fault(ErrorKind::Data, format!("{shown} cannot be loaded: {words}"))
+        PluginLoadError::NoLibrary(words) => fault!(Data, "{shown} cannot be loaded: {words}")
             .help("name a shared library for this system"),
         PluginLoadError::NoPlugin => {
-            fault(ErrorKind::Data, format!("{shown} is not a PJRT plugin: it does not export `GetPjrtApi`"))
+            fault!(Data, "{shown} is not a PJRT plugin: it does not export `GetPjrtApi`")
                 .help("jaxlib's own library is not one either; the wheels of plugins contain one, such as `…pjrt…plugin.so`")
         }
-        PluginLoadError::Version((major, minor), size) => fault(
-            ErrorKind::Unsupported,
-            format!("{shown} has PJRT C API {major}.{minor} with a table of {size} bytes; supported are versions 0.x from 2023 on"),
+        PluginLoadError::Version((major, minor), size) => fault!(
+            Unsupported,
+            "{shown} has PJRT C API {major}.{minor} with a table of {size} bytes; supported are versions 0.x from 2023 on"
         )
         .help("use a newer plugin"),
         PluginLoadError::NoFunction(name) => {
-            fault(ErrorKind::Unsupported, format!("{shown} does not have the function {name}"))
+            fault!(Unsupported, "{shown} does not have the function {name}")
                 .help("use a plugin that compiles and runs modules")
         }
-        PluginLoadError::Start(words) => fault(ErrorKind::Device, format!("{shown} does not start: {words}")),
+        PluginLoadError::Start(words) => fault!(Device, "{shown} does not start: {words}"),
     })?;
     let api = Arc::new(api);
     list.push((full_path, api.clone()));

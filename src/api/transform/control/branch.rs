@@ -6,7 +6,7 @@ use super::{RecordedClosure, ReturnedTree, share_captures, tree_of};
 use crate::api::array::{Array, Operand, Term};
 use crate::api::trace::build;
 use crate::api::tree::{Args, NamedSizes, Output, Path, Tree, mismatch};
-use crate::core::{ArrayType, Axes, Error, ErrorKind, Fault, Result, Scalar};
+use crate::core::{ArrayType, Axes, Error, Fault, Result, Scalar};
 use crate::ir::ops::retype::{varying_branch, varying_over};
 use crate::ir::program::{CallSite, Control, Program, collective_over};
 use std::sync::Arc;
@@ -92,50 +92,44 @@ fn choose<T: Tree>(
     out.unwrap_or_else(|e| returned.poisoned(&e))
 }
 
+/// Checks the type of the value that selects the branch.
+fn check_selector(chooser: BranchSelector, ty: &ArrayType) -> Result<(), Fault> {
+    let wanted = chooser.dtype();
+    if ty.rank() != 0 {
+        let fault = fault!(Shape, "the value that selects the branch is {ty}: it must be one {wanted}");
+        return Err(fault
+            .help("reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`"));
+    }
+    if ty.dtype != wanted {
+        let fault = fault!(Dtype, "the value that selects the branch is {ty}: it must be {wanted}[]");
+        return Err(fault.help(match chooser {
+            BranchSelector::Cond => "compare it: `.gt(0)`, `.ne(0)`",
+            BranchSelector::Switch => "convert it: `.astype(I32)`",
+        }));
+    }
+    let parts = ty.spec.unreduced_axes();
+    if !parts.is_empty() {
+        let summed = ty.spec.unreduced(Axes::none());
+        return Err(fault!(
+            Sharding,
+            "the value that selects the branch is {ty}, unreduced over {parts}: only its sum can select"
+        )
+        .help(format!("sum it first: `.reshard({summed})`")));
+    }
+    Ok(())
+}
+
 fn run<T: Tree>(
     chooser: BranchSelector,
     call: CallSite<'_>,
     which: Array,
     mut pieces: Vec<RecordedClosure<T>>,
 ) -> Result<T> {
-    let reject = |kind, message: String, help: &str| {
-        let fault = Fault::new(kind, message).help(help);
-        let ty = which.ty()?;
-        Err(call.error(fault, || vec![ty.to_string()]))
-    };
     let ty = which.ty()?;
-    let wanted = chooser.dtype();
-    if ty.rank() != 0 {
-        let help = "reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`";
-        return reject(
-            ErrorKind::Shape,
-            format!("the value that selects the branch is {ty}: it must be one {wanted}"),
-            help,
-        );
-    }
-    if ty.dtype != wanted {
-        let help = match chooser {
-            BranchSelector::Cond => "compare it: `.gt(0)`, `.ne(0)`",
-            BranchSelector::Switch => "convert it: `.astype(I32)`",
-        };
-        return reject(
-            ErrorKind::Dtype,
-            format!("the value that selects the branch is {ty}: it must be {wanted}[]"),
-            help,
-        );
-    }
-    let parts = ty.spec.unreduced_axes();
-    if !parts.is_empty() {
-        let message = format!(
-            "the value that selects the branch is {ty}, unreduced over {parts}: only its sum can select"
-        );
-        let summed = ty.spec.unreduced(Axes::none());
-        let fault =
-            Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({summed})`"));
-        return Err(call.error(fault, || vec![ty.to_string()]));
-    }
+    let error = |fault| call.error(fault, || vec![ty.to_string()]);
+    check_selector(chooser, &ty).map_err(error)?;
     let Some(first) = pieces.first() else {
-        return reject(ErrorKind::Shape, "there is no branch to choose".into(), "give at least one branch");
+        return Err(error(fault!(Shape, "there is no branch to choose").help("give at least one branch")));
     };
     for piece in &pieces[1..] {
         if let Some(how) = first.out.differs(&piece.out, &mut Path::named()) {
@@ -145,13 +139,15 @@ fn run<T: Tree>(
     NamedSizes::of(&first.out, "result").check(call)?;
     // devices that take different branches would wait for each other
     if let Some((name, axes)) = pieces.iter().find_map(|p| collective_over(&p.program, &ty.varying)) {
-        let message = format!(
+        let fault = fault!(
+            Varying,
             "devices along {axes} may take different branches, and one of them has {name} over {axes}"
         );
-        let fault = Fault::new(ErrorKind::Varying, message)
-            .help(format!("do the {name} before the branches"))
-            .help("or choose by a value that is the same on all of these devices");
-        return Err(call.error(fault, || vec![ty.to_string()]));
+        return Err(error(
+            fault
+                .help(format!("do the {name} before the branches"))
+                .help("or choose by a value that is the same on all of these devices"),
+        ));
     }
     let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
     let mut types = branch_types(chooser, call, &pieces[0].out, &bodies)?;
