@@ -19,6 +19,11 @@ struct Parts {
     helps: Vec<(String, Option<String>)>,
 }
 
+/// Writes an error of the playground's syntax whose title is formatted.
+macro_rules! syntax_error {
+    ($($title:tt)+) => { $crate::error::ErrorResponse::syntax(format!($($title)+)) };
+}
+
 impl ErrorResponse {
     /// Returns an error of the playground's own syntax.
     pub(crate) fn syntax(title: impl Into<String>) -> ErrorResponse {

@@ -91,7 +91,7 @@ impl<'a> Eval<'a> {
                 ('-', Value::Number(Scalar::Int(x))) => Value::Number(Scalar::Int(-x)),
                 ('-', Value::Number(Scalar::Float(x))) => Value::Number(Scalar::Float(-x)),
                 (_, other) => {
-                    return Err(ErrorResponse::syntax(format!("`{op}` is not defined for {}", other.what())));
+                    return Err(syntax_error!("`{op}` is not defined for {}", other.what()));
                 }
             },
             Kind::Binary(op, a, b) => {
@@ -162,7 +162,7 @@ impl<'a> Eval<'a> {
             _ => {}
         }
         let known: Vec<_> = scope.iter().map(|(n, _)| format!("`{n}`")).collect();
-        Err(ErrorResponse::syntax(format!("there is no `{name}` here"))
+        Err(syntax_error!("there is no `{name}` here")
             .help(format!("names are those of the operands and of `let`: {}", known.join(", ")), None))
     }
     /// Returns the value, or an error with its part of the text if it is an array that carries one.
@@ -219,7 +219,7 @@ impl<'a> Eval<'a> {
         let ins: Vec<Spec> = match &mapped.ins {
             Value::Spec(spec) => vec![*spec; arrays.len()],
             Value::List(list) => list.iter().map(methods::spec).collect::<Result<_, _>>()?,
-            other => return Err(ErrorResponse::syntax(format!("in_specs are specs, not {}", other.what()))),
+            other => return Err(syntax_error!("in_specs are specs, not {}", other.what())),
         };
         let first_error = RefCell::new(None);
         let f = shard_map(self.mesh, ins, mapped.out, |xs: &Vec<Array>| {
@@ -262,8 +262,6 @@ pub(crate) fn term(value: &Value<'_>) -> Result<Term, ErrorResponse> {
     match value {
         Value::Array(x) => Ok(Term::from(x)),
         Value::Number(x) => Ok(Term::Number(*x)),
-        other => {
-            Err(ErrorResponse::syntax(format!("an array or a number is expected, not {}", other.what())))
-        }
+        other => Err(syntax_error!("an array or a number is expected, not {}", other.what())),
     }
 }

@@ -10,6 +10,7 @@
 //! [`abi`].
 
 pub mod abi;
+#[macro_use]
 mod error;
 mod eval;
 mod fixit;

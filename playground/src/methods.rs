@@ -11,27 +11,36 @@ struct Args<'v, 'a> {
     next: usize,
 }
 
+/// Writes methods that return the next argument if it is of one kind.
+///
+/// The text before the kind describes the argument if it is missing, the last one if it is another.
+macro_rules! arguments { ($($name:ident: $what:literal, $pattern:pat => $ty:ty, $value:expr, $wanted:literal;)*) => { $(
+    fn $name(&mut self) -> Result<$ty, ErrorResponse> {
+        match self.next($what)? {
+            $pattern => Ok($value),
+            other => Err(self.wrong($wanted, other)),
+        }
+    }
+)* } }
 impl<'v, 'a> Args<'v, 'a> {
     fn next(&mut self, what: &str) -> Result<&'v Value<'a>, ErrorResponse> {
         let value = self.values.get(self.next);
         self.next += 1;
-        value.ok_or_else(|| {
-            ErrorResponse::syntax(format!("{} wants {what} as argument {}", self.name, self.next))
-        })
+        value.ok_or_else(|| syntax_error!("{} wants {what} as argument {}", self.name, self.next))
     }
     fn wrong(&self, what: &str, value: &Value<'_>) -> ErrorResponse {
-        ErrorResponse::syntax(format!(
-            "{} wants {what} as argument {}, not {}",
-            self.name,
-            self.next,
-            value.what()
-        ))
+        syntax_error!("{} wants {what} as argument {}, not {}", self.name, self.next, value.what())
     }
-    fn array(&mut self) -> Result<&'v Array, ErrorResponse> {
-        match self.next("an array")? {
-            Value::Array(x) => Ok(x),
-            other => Err(self.wrong("an array", other)),
-        }
+    arguments! {
+        array: "an array", Value::Array(x) => &'v Array, x, "an array";
+        text: "a text", Value::Text(text) => &'v str, text, "a text";
+        dtype: "an element type, like F32", Value::DType(t) => DType, *t, "an element type, like F32,";
+        gather: "CollectiveDim::tiled(0)", Value::Gather(how) => CollectiveDim, *how,
+            "CollectiveDim::tiled(0) or CollectiveDim::stacked(0)";
+        exchange: "AllToAll::split(0).concat(1)", Value::Exchange(how) => AllToAll, *how,
+            "AllToAll::split(0).concat(1)";
+        permutation: "Permutation::ring(1)", Value::Permutation(how) => Permutation, how.clone(),
+            "Permutation::ring(1) or Permutation::shift(1)";
     }
     fn arrays(&mut self) -> Result<Vec<&'v Array>, ErrorResponse> {
         let list = match self.next("a list of arrays")? {
@@ -82,7 +91,7 @@ impl<'v, 'a> Args<'v, 'a> {
             Value::Dims(dims) => dims.clone(),
             Value::Number(Scalar::Int(n)) => match i64::try_from(*n) {
                 Ok(d) => Dims::from(d),
-                Err(_) => return Err(ErrorResponse::syntax(format!("there is no dimension {n}"))),
+                Err(_) => return Err(syntax_error!("there is no dimension {n}")),
             },
             Value::List(list) => Dims::from(self.numbers::<i64>(list)?),
             other => return Err(self.wrong("dimensions: 0, [0, 1] or ..,", other)),
@@ -90,18 +99,6 @@ impl<'v, 'a> Args<'v, 'a> {
     }
     fn spec(&mut self) -> Result<Spec, ErrorResponse> {
         spec(self.next("a spec, like p![\"X\", _]")?)
-    }
-    fn dtype(&mut self) -> Result<DType, ErrorResponse> {
-        match self.next("an element type, like F32")? {
-            Value::DType(t) => Ok(*t),
-            other => Err(self.wrong("an element type, like F32,", other)),
-        }
-    }
-    fn text(&mut self) -> Result<&'v str, ErrorResponse> {
-        match self.next("a text")? {
-            Value::Text(text) => Ok(text),
-            other => Err(self.wrong("a text", other)),
-        }
     }
     fn axes(&mut self) -> Result<Axes, ErrorResponse> {
         let one = |v: &Value<'_>| match v {
@@ -115,28 +112,10 @@ impl<'v, 'a> Args<'v, 'a> {
         };
         axes.ok_or_else(|| self.wrong("an axis, like \"X\",", value))
     }
-    fn gather(&mut self) -> Result<CollectiveDim, ErrorResponse> {
-        match self.next("CollectiveDim::tiled(0)")? {
-            Value::Gather(how) => Ok(*how),
-            other => Err(self.wrong("CollectiveDim::tiled(0) or CollectiveDim::stacked(0)", other)),
-        }
-    }
-    fn exchange(&mut self) -> Result<AllToAll, ErrorResponse> {
-        match self.next("AllToAll::split(0).concat(1)")? {
-            Value::Exchange(how) => Ok(*how),
-            other => Err(self.wrong("AllToAll::split(0).concat(1)", other)),
-        }
-    }
-    fn permutation(&mut self) -> Result<Permutation, ErrorResponse> {
-        match self.next("Permutation::ring(1)")? {
-            Value::Permutation(how) => Ok(how.clone()),
-            other => Err(self.wrong("Permutation::ring(1) or Permutation::shift(1)", other)),
-        }
-    }
     fn end(&self) -> Result<(), ErrorResponse> {
         match self.values.len() {
             n if n <= self.next => Ok(()),
-            n => Err(ErrorResponse::syntax(format!("{} takes {} arguments, not {n}", self.name, self.next))),
+            n => Err(syntax_error!("{} takes {} arguments, not {n}", self.name, self.next)),
         }
     }
 }
@@ -218,7 +197,7 @@ pub(crate) fn method<'a>(
         // methods of numbers, such as `2.0.exp()`, are not supported: programs rarely need them
         _ => {}
     }
-    Err(ErrorResponse::syntax(format!("{} has no method `{name}` here", object.what())))
+    Err(syntax_error!("{} has no method `{name}` here", object.what()))
 }
 
 /// Evaluates `name(values)`.
@@ -256,7 +235,7 @@ pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'
                 "|" => $a | $b,
                 "^" => $a ^ $b,
                 "<<" => $a << $b,
-                _ => return Err(ErrorResponse::syntax(format!("`{op}` wants an array on its left"))),
+                _ => return Err(syntax_error!("`{op}` wants an array on its left")),
             }
         };
     }
@@ -267,22 +246,18 @@ pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'
         }
         (Value::Number(Scalar::Int(a)), Value::Array(b)) => match i32::try_from(a) {
             Ok(a) => Value::Array(by!(a, &b)),
-            Err(_) => return Err(ErrorResponse::syntax(format!("{a} is too large a number here"))),
+            Err(_) => return Err(syntax_error!("{a} is too large a number here")),
         },
         (Value::Number(Scalar::Float(a)), Value::Array(b)) => Value::Array(by!(a, &b)),
         (Value::Number(a), Value::Number(b)) => Value::Number(numbers(op, a, b)?),
         (a, b) => {
-            return Err(ErrorResponse::syntax(format!(
-                "`{op}` is not defined for {} and {}",
-                a.what(),
-                b.what()
-            )));
+            return Err(syntax_error!("`{op}` is not defined for {} and {}", a.what(), b.what()));
         }
     })
 }
 
 fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, ErrorResponse> {
-    let out_of_range = || ErrorResponse::syntax(format!("`{op}` of these two numbers is not a numeric type"));
+    let out_of_range = || syntax_error!("`{op}` of these two numbers is not a numeric type");
     if let (Scalar::Int(a), Scalar::Int(b)) = (a, b) {
         let made = match op {
             "+" => a.checked_add(b),
@@ -312,7 +287,7 @@ fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, ErrorResponse> {
 
 /// Returns the error for an unknown name, which suggests the most similar known name.
 fn unknown(what: &str, name: &str, names: &[&str]) -> ErrorResponse {
-    let response = ErrorResponse::syntax(format!("the playground knows no {what} `{name}`"));
+    let response = syntax_error!("the playground knows no {what} `{name}`");
     let near = names.iter().map(|n| (distance(name, n), *n)).min();
     match near {
         Some((d, near)) if d <= 2 => response.help(format!("there is `{near}`"), None),
@@ -339,7 +314,7 @@ fn distance(a: &str, b: &str) -> usize {
 pub(crate) fn array(value: &Value<'_>) -> Result<Array, ErrorResponse> {
     match value {
         Value::Array(x) => Ok(x.clone()),
-        other => Err(ErrorResponse::syntax(format!("an array is expected, not {}", other.what()))),
+        other => Err(syntax_error!("an array is expected, not {}", other.what())),
     }
 }
 
@@ -347,9 +322,6 @@ pub(crate) fn array(value: &Value<'_>) -> Result<Array, ErrorResponse> {
 pub(crate) fn spec(value: &Value<'_>) -> Result<Spec, ErrorResponse> {
     match value {
         Value::Spec(spec) => Ok(*spec),
-        other => Err(ErrorResponse::syntax(format!(
-            "a spec, like p![\"X\", _], is expected, not {}",
-            other.what()
-        ))),
+        other => Err(syntax_error!("a spec, like p![\"X\", _], is expected, not {}", other.what())),
     }
 }

@@ -21,9 +21,7 @@ pub(crate) fn joined(ty: &ArrayType, over: Option<Spec>, mesh: &Mesh) -> Result<
     let rank = ty.shape.len();
     if over.dims().len() > rank {
         let entries = over.dims().len();
-        return Err(ErrorResponse::syntax(format!(
-            "{ty} has {rank} dimensions, and {over} has entries for {entries}"
-        )));
+        return Err(syntax_error!("{ty} has {rank} dimensions, and {over} has entries for {entries}"));
     }
     let (own, over) = (ty.spec.padded(rank), over.padded(rank));
     // listings repeat the explicit axes of the type
@@ -34,7 +32,7 @@ pub(crate) fn joined(ty: &ArrayType, over: Option<Spec>, mesh: &Mesh) -> Result<
             Ok(_) => format!("write it in the type, like 8@{a}"),
             Err(_) => format!("add it to the mesh, like {a}=4 auto"),
         };
-        return Err(ErrorResponse::syntax(format!("{a} is no auto axis of {mesh}: {help}")));
+        return Err(syntax_error!("{a} is no auto axis of {mesh}: {help}"));
     }
     let both = |d: usize| own.dim(d).iter().copied().chain(further(d)).collect();
     Ok(ty.spec.with_dims((0..rank).map(both).collect()))

@@ -87,9 +87,7 @@ fn mesh(text: &str) -> Result<Mesh, ErrorResponse> {
     let (mut axes, mut auto): (Vec<(&str, usize)>, Axes) = (Vec::new(), Axes::none());
     for part in text.split([',', ';', '\n']).map(str::trim).filter(|p| !p.is_empty()) {
         let Some((name, size)) = part.split_once(['=', ':']) else {
-            return Err(ErrorResponse::syntax(format!(
-                "`{part}` is no axis: write its name and size, like X=4"
-            )));
+            return Err(syntax_error!("`{part}` is no axis: write its name and size, like X=4"));
         };
         let size = match size.trim().strip_suffix("auto") {
             Some(size) => {
@@ -98,17 +96,12 @@ fn mesh(text: &str) -> Result<Mesh, ErrorResponse> {
             }
             None => size,
         };
-        let size: usize = size
-            .trim()
-            .parse()
-            .map_err(|_| ErrorResponse::syntax(format!("`{}` is no size", size.trim())))?;
+        let size: usize = size.trim().parse().map_err(|_| syntax_error!("`{}` is no size", size.trim()))?;
         axes.push((name.trim(), size));
     }
     let devices = axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.1)).filter(|n| *n <= MAX_DEVICES);
     let Some(devices) = devices.filter(|_| axes.len() <= MAX_AXES) else {
-        return Err(ErrorResponse::syntax(format!(
-            "a mesh has at most {MAX_DEVICES} devices and {MAX_AXES} axes here"
-        )));
+        return Err(syntax_error!("a mesh has at most {MAX_DEVICES} devices and {MAX_AXES} axes here"));
     };
     let made = if devices <= RUN_DEVICES { Mesh::new(axes) } else { Mesh::without_devices(axes) };
     made.and_then(|m| if auto.is_empty() { Ok(m) } else { m.with_auto(auto) })
@@ -128,9 +121,9 @@ fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, ErrorResponse> {
     let mut operands = Vec::new();
     for line in text.lines().flat_map(|l| l.split(';')).map(str::trim).filter(|l| !l.is_empty()) {
         let Some((name, ty)) = line.split_once(':') else {
-            return Err(ErrorResponse::syntax(format!(
+            return Err(syntax_error!(
                 "`{line}` is no operand: write a name and a type, like x: float32[8@X,4]"
-            )));
+            ));
         };
         let (ty, over) = placement::split(ty)?;
         let ty = ArrayType::parse(ty.trim(), mesh).map_err(|e| fixit::without_source(&e))?;
@@ -139,7 +132,7 @@ fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, ErrorResponse> {
     }
     match operands.len() {
         1..=6 => Ok(operands),
-        n => Err(ErrorResponse::syntax(format!("a program has one to six operands here, not {n}"))),
+        n => Err(syntax_error!("a program has one to six operands here, not {n}")),
     }
 }
 

@@ -65,19 +65,16 @@ pub(crate) enum Kind {
 /// Parses a program.
 pub(crate) fn parse(text: &str) -> Result<Node, ErrorResponse> {
     if text.len() > MAX_TEXT_BYTES {
-        let response = ErrorResponse::syntax(format!(
-            "the program has {} bytes, and may have {MAX_TEXT_BYTES}",
-            text.len()
-        ));
+        let response = syntax_error!("the program has {} bytes, and may have {MAX_TEXT_BYTES}", text.len());
         return Err(response);
     }
     let mut p = Parser { text, at: 0, depth: 0 };
     let node = p.statements(None)?;
     p.blanks();
     match p.rest() {
-        "" if node.depth() > MAX_NESTING_DEPTH => Err(ErrorResponse::syntax(format!(
+        "" if node.depth() > MAX_NESTING_DEPTH => Err(syntax_error!(
             "the program is nested more than {MAX_NESTING_DEPTH} levels deep: give parts of it names by `let`"
-        ))),
+        )),
         "" => Ok(node),
         _ => Err(p.expected("the end of the program, an operator or a method")),
     }
@@ -159,7 +156,7 @@ impl Parser<'_> {
             None => "the end".into(),
         };
         let wide = self.rest().chars().next().map_or(0, char::len_utf8);
-        ErrorResponse::syntax(format!("{what} is expected here, not {found}")).at(self.at, self.at + wide)
+        syntax_error!("{what} is expected here, not {found}").at(self.at, self.at + wide)
     }
     /// Parses a name, which may contain `::`.
     fn name(&mut self) -> Option<String> {
@@ -219,10 +216,8 @@ impl Parser<'_> {
     fn expression(&mut self) -> Result<Node, ErrorResponse> {
         self.depth += 1;
         if self.depth > MAX_BRACKET_DEPTH {
-            return Err(ErrorResponse::syntax(format!(
-                "this is nested in more than {MAX_BRACKET_DEPTH} brackets"
-            ))
-            .at(self.at, self.at));
+            return Err(syntax_error!("this is nested in more than {MAX_BRACKET_DEPTH} brackets")
+                .at(self.at, self.at));
         }
         let node = self.level(0);
         self.depth -= 1;
@@ -394,8 +389,7 @@ impl Parser<'_> {
         let text = rest[..end].replace('_', "");
         let suffix = ["f32", "f64", "i32", "i64", "usize"].into_iter().find(|s| rest[end..].starts_with(s));
         self.at += end + suffix.map_or(0, str::len);
-        let out_of_range =
-            || ErrorResponse::syntax(format!("`{text}` is not a numeric type")).at(from, from + end);
+        let out_of_range = || syntax_error!("`{text}` is not a numeric type").at(from, from + end);
         Ok(Kind::Number(match whole && !suffix.is_some_and(|s| s.starts_with('f')) {
             true => Scalar::Int(text.parse::<i64>().map_err(|_| out_of_range())?.into()),
             false => Scalar::Float(text.parse().map_err(|_| out_of_range())?),
