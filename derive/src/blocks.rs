@@ -3,7 +3,7 @@
 use crate::attributes::StructOptions;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, GenericParam, Ident, Index, Type};
+use syn::{Data, DeriveInput, GenericParam, Ident, Type};
 
 /// Returns the struct's type parameter that a field's type consists of, if it is one.
 fn parameter<'a>(ty: &Type, params: &'a [Ident]) -> Option<&'a Ident> {
@@ -35,9 +35,9 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         return Err(syn::Error::new_spanned(bounds, why));
     }
     let mut fields = Vec::new();
-    for (i, f) in data.fields.iter().enumerate() {
+    for (f, member) in data.fields.iter().zip(data.fields.members()) {
         let Some(of) = parameter(&f.ty, &params) else {
-            let field = f.ident.as_ref().map_or_else(|| i.to_string(), ToString::to_string);
+            let field = quote!(#member);
             let why = format!(
                 "`Blocks`: the type of field `{field}` must be a type parameter of `{name}`, since inside of `shard_map` it is another one\n\
                  help: write `struct {name}<W> {{ {field}: W }}`, and name the whole: `type Outside = {name}<T![..]>`\n\
@@ -45,13 +45,6 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
             );
             return Err(syn::Error::new_spanned(&f.ty, why));
         };
-        let member = f.ident.as_ref().map_or_else(
-            || {
-                let i = Index::from(i);
-                quote!(#i)
-            },
-            |ident| quote!(#ident),
-        );
         fields.push((member, of));
     }
     if let Some(unused) = params.iter().find(|p| !fields.iter().any(|(_, of)| of == p)) {

@@ -15,8 +15,8 @@ use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
-    Data, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Index, Type, TypeParam,
-    TypeParamBound, WherePredicate, parse_macro_input, parse_quote,
+    Data, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Type, TypeParam, TypeParamBound,
+    WherePredicate, parse_macro_input, parse_quote,
 };
 
 /// Makes a struct a tree of arrays: its fields are trees, its leaves have paths like `field.0.w`.
@@ -137,15 +137,7 @@ impl<'a> Struct<'a> {
             Data::Enum(_) => return Err(no_struct(input, "an enum")),
             Data::Union(_) => return Err(no_struct(input, "a union")),
         };
-        let member = |(i, ident): (usize, &Option<Ident>)| match ident {
-            Some(ident) => quote!(#ident),
-            None => {
-                let i = Index::from(i);
-                quote!(#i)
-            }
-        };
-        let names = || data.fields.iter().map(|f| &f.ident).enumerate();
-        let members: Vec<Tokens> = names().map(member).collect();
+        let members: Vec<Tokens> = data.fields.members().map(|m| quote!(#m)).collect();
         let label = |m: &Tokens| m.to_string().trim_start_matches("r#").to_string();
         let labels = members.iter().map(label).collect();
         let skips = data.fields.iter().map(skipped).collect::<syn::Result<Vec<bool>>>()?;
