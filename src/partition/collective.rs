@@ -5,6 +5,7 @@ use crate::ir::program::{Phase, ScopePath};
 use crate::partition::memory::StepMemory;
 use crate::partition::program::{SpmdProgram, StepOrigin};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// The kind of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,10 +106,9 @@ pub struct Collectives {
     /// The collectives, in program order.
     pub(crate) list: Vec<Collective>,
     /// The peak memory per device, in bytes.
-    pub(crate) peak_bytes: u64,
-    /// True if `peak_bytes` is an estimate.
-    pub(crate) estimated: bool,
-    /// The memory account that `peak_bytes` is computed from.
+    /// It is computed when the collectives are asked for ([`with_peak`](Collectives::with_peak)).
+    pub(crate) peak_bytes: OnceLock<u64>,
+    /// The data from which the peak is computed.
     pub(crate) memory: StepMemory,
 }
 
@@ -192,22 +192,23 @@ impl Collectives {
     }
     /// Returns the peak memory per device, in bytes.
     ///
-    /// It counts the blocks of live values and fetched data. It is printed with `≈` if it is an
-    /// estimate. A donated argument counts until its last consumer; one that reads it element by
-    /// element overwrites it. [`Lowered::memory`](crate::Lowered::memory) lists the values held at
-    /// the peak.
+    /// It counts the blocks of live values and fetched data, and arguments and results from the
+    /// beginning to the end. It is printed with `≈` if it is an estimate.
+    /// [`Lowered::memory`](crate::Lowered::memory) describes it and lists the values held at the
+    /// peak.
     pub fn peak_bytes(&self) -> u64 {
-        self.peak_bytes
+        self.peak_bytes.get().copied().unwrap_or(0)
     }
     /// Returns the collectives as those of a `while` loop.
     pub(crate) fn per_iteration(mut self) -> Collectives {
         self.list.iter_mut().for_each(|c| c.per_iteration = true);
         self
     }
-    /// Returns the collectives with the peak recomputed for donated inputs.
-    pub(crate) fn with_donated(self, p: &SpmdProgram, donated: &[bool]) -> Collectives {
-        let (peak_bytes, exact) = self.memory.peak(p, donated);
-        Collectives { peak_bytes, estimated: !exact, ..self }
+    /// Computes the peak memory of the program, unless it is known.
+    /// Inputs marked in `donated` are free after their last consumers.
+    pub(crate) fn with_peak(&self, p: &SpmdProgram, donated: &[bool]) -> &Collectives {
+        self.peak_bytes.get_or_init(|| self.memory.peak_bytes(p, donated));
+        self
     }
     /// Panics unless the program has exactly these collectives.
     ///

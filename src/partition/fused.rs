@@ -16,14 +16,14 @@ mod scores;
 use crate::core::util::small_sort;
 use crate::ir::program::loop_nest::{AffineExpr, LoopNest, Source, StridedRange};
 use crate::partition::fusion::policy::{MAX_ABSORBED_MEMBERS, MAX_MEMBERS};
-use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram};
+use crate::partition::program::{LocalStep, Slot, SpmdProgram};
 use std::cmp::Ordering;
 
 /// The maximum number of pieces of an access that are searched for one that covers all indices.
 const MAX_SEARCHED_PIECES: usize = 16;
 
 /// Returns true if the loop nest reads only the element of `of` at the index that it computes.
-pub(super) fn reads_elementwise(s: &LoopNest, of: Slot) -> bool {
+fn reads_elementwise(s: &LoopNest, of: Slot) -> bool {
     // pieces are disjoint, so that none of many covers all indices
     if matches!(&s.accesses[..], [joined] if joined.pieces.len() > MAX_SEARCHED_PIECES) {
         return false;
@@ -50,25 +50,6 @@ pub(crate) fn materialized_slots(p: &SpmdProgram) -> Vec<bool> {
     let mut stored = k.materialized_slots();
     scores::drop_cached_rows(p, &k.readers, &k.wanted, &mut stored);
     stored
-}
-
-/// Returns the copy that a fetch serves, if that is its only consumer.
-/// It must copy the value or a part of it, element by element. Data is then received directly into
-/// the copy.
-pub(crate) fn fetch_target(p: &SpmdProgram, slot: Slot, needs: &[FetchRequest]) -> Option<Slot> {
-    let reader = needs.first()?.consumer_step;
-    let l = p.steps[reader].local().filter(|_| needs.iter().all(|n| n.consumer_step == reader))?;
-    (l.nest.copied_operand() == Some(slot) && reads_a_box(l.nest)).then_some(l.out)
-}
-
-/// Returns true if the only access of a copy reads a box of the value, whose dimensions are the
-/// loops in order, or single indices.
-fn reads_a_box(s: &LoopNest) -> bool {
-    let [piece] = &s.accesses[0].pieces[..] else { return false };
-    let loops = piece.map.iter().flat_map(|m| &m.terms).copied();
-    piece.ranges == StridedRange::full_box(&s.extents)
-        && piece.map.iter().all(|m| m.terms.len() < 2)
-        && loops.eq((0..s.extents.len()).map(|l| (l, 1)))
 }
 
 /// The root operation of a kernel.

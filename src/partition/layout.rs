@@ -51,6 +51,11 @@ impl DimLayout {
         let hi = if rank + 1 == self.num_shards() { n } else { (r + 1) * self.block - self.origin };
         (lo.clamp(0, n), hi.clamp(0, n))
     }
+    /// Returns the maximum number of indices that a rank holds, in a dimension of the given size.
+    pub(crate) fn max_block(&self, size: usize) -> usize {
+        let ranks = [0, 1.min(self.num_shards() - 1), self.num_shards() - 1];
+        ranks.map(|r| self.range(r, size)).iter().map(|r| (r.1 - r.0) as usize).max().unwrap_or(0)
+    }
     /// Returns the rank that holds an index.
     pub fn owner(&self, index: i64) -> usize {
         (index + self.origin).div_euclid(self.block).clamp(0, self.num_shards() as i64 - 1) as usize

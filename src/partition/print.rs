@@ -1,6 +1,6 @@
 //! Prints per-device programs as text, one line per step.
 
-use crate::core::{Mesh, SubAxis, sharding::sub_axes};
+use crate::core::{DType, Mesh, SubAxis, sharding::sub_axes};
 use crate::ir::program::{
     Access, AccessPiece, AffineExpr, Compute, DynamicIndex, LoopNest, Reducer, ScalarArg, ScalarCode, Source,
     StridedRange,
@@ -103,6 +103,12 @@ pub(super) fn type_text(p: &SpmdProgram, s: Slot) -> String {
     let dims: Vec<String> = dims.iter().zip(&stored.shape[..]).map(|(l, n)| dim(l, *n, mesh)).collect();
     let parts = partial.as_ref().map(|(_, a)| format!("{{+{}}}", axes(a, mesh))).unwrap_or_default();
     format!("{}[{}]{parts}", stored.dtype.short_name(), dims.join(","))
+}
+
+/// Formats the type of a value that the compiler adds, such as `f32[4,2]`.
+pub(super) fn buffer_type_text(dtype: DType, shape: &[usize]) -> String {
+    let dims: Vec<String> = shape.iter().map(usize::to_string).collect();
+    format!("{}[{}]", dtype.short_name(), dims.join(","))
 }
 
 /// Formats a dimension as `102@X`, followed by `-1` if blocks start 1 before their multiples.

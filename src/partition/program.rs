@@ -27,12 +27,11 @@ pub struct StoredValue {
 impl StoredValue {
     /// Returns the size in bytes of the largest block that any device holds.
     pub fn block_bytes(&self) -> usize {
-        let block = |(l, n): (&DimLayout, &usize)| {
-            let ranks = [0, 1.min(l.num_shards() - 1), l.num_shards() - 1];
-            ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
-        };
-        let sizes = self.layout.dims.iter().zip(&self.shape[..]).map(block);
-        (sizes.fold(1, i64::saturating_mul) as usize).saturating_mul(self.dtype.size())
+        self.block_shape().iter().fold(self.dtype.size(), |bytes, n| bytes.saturating_mul(*n))
+    }
+    /// Returns the shape of the largest block that any device holds.
+    pub(crate) fn block_shape(&self) -> Shape {
+        self.layout.dims.iter().zip(&self.shape[..]).map(|(l, n)| l.max_block(*n)).collect()
     }
 }
 

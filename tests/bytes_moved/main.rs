@@ -263,23 +263,25 @@ fn the_order_of_equations_permutes_steps() -> Result<()> {
     Ok(())
 }
 
-/// Compares the reported memory with what this crate's engine allocates on one device, where the
-/// two are comparable: on average within a fifth. (The engine allocates results at the start, and
-/// keeps rows that stay in cache out of memory.)
+/// Compares the reported memory with what this crate's engine allocates on one device.
+///
+/// Both are computed from one fusion plan. The rest is due to sizes that are rounded up to 64
+/// bytes, to gaps between values, and to the scratch of kernels.
 #[test]
-fn what_is_told_to_be_held_is_near_what_is_allocated() -> Result<()> {
-    let (mut sum, mut table) = (0.0, String::new());
-    let programs = programs();
-    for p in &programs {
+fn reported_memory_is_within_5_percent_of_what_is_allocated() -> Result<()> {
+    let mut differ = String::new();
+    for p in &programs() {
         let mesh = Mesh::auto(p.mesh.iter().map(|axis| (axis.0, 1)))?;
         let lowered = jit(|a: &V| p.constrained(&mesh, a)).lower(&p.operands(&mesh))?;
-        let held = lowered.memory().peak_bytes as f64;
-        let allocated = lowered.compile()?.report().peak_bytes() as f64;
-        writeln!(table, "{}: {held} bytes, {allocated} are allocated", p.name).unwrap();
-        assert!((0.5..1.51).contains(&(held / allocated)), "{table}");
-        sum += (held / allocated).ln().abs();
+        let memory = lowered.memory();
+        let report = lowered.compile()?.report();
+        let (held, allocated) = (memory.peak_bytes as f64, report.peak_bytes() as f64);
+        let ratio = held / allocated;
+        println!("{ratio:.3} {}: {held} bytes, {allocated} are allocated", p.name);
+        if !(0.95..=1.05).contains(&ratio) {
+            writeln!(differ, "{}: {ratio:.3}\n{memory}{report}", p.name).unwrap();
+        }
     }
-    let mean = (sum / programs.len() as f64).exp();
-    assert!(mean < 1.2, "{mean:.3} on average:\n{table}");
+    assert!(differ.is_empty(), "{differ}");
     Ok(())
 }

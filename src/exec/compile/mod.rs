@@ -10,11 +10,11 @@
 //! | 1 lower | `partition::buffers` | operations over buffers; each operand is a set of boxes with one affine map each |
 //! | 2 fuse | `partition::fusion` | the groups of operations that share one iteration space |
 //! | 3 materialise | `partition::fusion` | the values that are in memory |
-//! | 4 share memory | `plan::result_views`, `plan::reuse`, `plan::scatter_chains` | results that are views of arguments; donated buffers; in-place updates |
+//! | 4 share memory | `partition::fusion` | results that are views of arguments; donated buffers; in-place updates |
 //! | 5 generate code | `codegen` | a tile program for each iteration space |
 //! | 6 bind | `plan::bind`, and a module for each kind of kernel | kernels with addresses and tasks (`task_kernel`) |
 //! | 7 fuse rows | `plan::row_fusion`, `row_program` | chains of kernels that run a batch of rows at a time, in cache |
-//! | 8 allocate | `plan::allocate`, `arena` | an offset for each value that has no buffer yet |
+//! | 8 allocate | `partition::fusion`, `plan::allocate`, `arena` | the levels during which each value is in memory; an offset for each value that has no buffer yet |
 //! | 9 schedule | `plan::build` | levels of independent nodes, with a barrier after each |
 //!
 //! Passes 1 to 3 assign no addresses: they know strides, and which values share a buffer. Pass 5

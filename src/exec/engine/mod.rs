@@ -223,7 +223,7 @@ impl<'a> CompileRequest<'a> {
     }
     /// Returns the collectives that the SPMD program communicates.
     pub fn collectives(&self) -> &'a Collectives {
-        self.collectives
+        self.collectives.with_peak(self.spmd, self.donated)
     }
     /// Returns true if the caller donates this input.
     ///

@@ -14,7 +14,7 @@ mod value;
 pub(crate) use access_box::{AccessBox, CopyBox, OperandAccess, ShardBox};
 pub(crate) use value::{BufferValue, UseCount};
 
-use self::index::{LoopVec, MAX_LOOPS, extents};
+use self::index::{LoopVec, MAX_LOOPS, extents, row_major_strides};
 use crate::core::mesh::{Axes, Mesh};
 use crate::core::types::{DType, Scalar};
 use crate::core::util::small_sort;
@@ -25,9 +25,6 @@ use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Computes the strides of a value, in elements, from its slot and shape.
-pub(crate) type StrideFn<'s> = dyn Fn(Slot, &[usize]) -> LoopVec + 's;
 
 /// An elementwise operation.
 #[derive(Clone, Debug)]
@@ -399,6 +396,16 @@ impl<'p> BufferOp<'p> {
     }
 }
 
+/// The form of matmuls of 16-bit floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum HalfMatmuls {
+    /// The operands are converted to float32 before, and the result after it, as on CPUs.
+    #[default]
+    Widened,
+    /// One operation reads and writes 16-bit floats, as on accelerators.
+    Native,
+}
+
 /// A per-device program as a list of operations over buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferProgram<'p> {
@@ -410,6 +417,8 @@ pub(crate) struct BufferProgram<'p> {
     pub(crate) ins: Vec<Slot>,
     /// The results.
     pub(crate) outs: Vec<Slot>,
+    /// The form of matmuls of 16-bit floats.
+    pub(crate) half_matmuls: HalfMatmuls,
     /// The uses of each value; the uses of an alias count for the value whose buffer it shares.
     pub(crate) uses: Vec<UseCount>,
 }
@@ -452,7 +461,7 @@ impl BufferProgram<'_> {
     /// Gives every result a separate value that an operation of this program writes.
     /// Control flow chooses where results are stored, so a result must not be an input, an alias or
     /// a duplicate.
-    pub(crate) fn make_outs_distinct(&mut self, strides: &StrideFn<'_>) {
+    pub(crate) fn make_outs_distinct(&mut self) {
         let made: std::collections::HashSet<Slot> = self.ops.iter().flat_map(BufferOp::results).collect();
         for k in 0..self.outs.len() {
             let (o, root) = (self.outs[k], self.alias_root(self.outs[k]));
@@ -468,7 +477,7 @@ impl BufferProgram<'_> {
             }
             let new = self.values.len();
             let dtype = v.dtype;
-            let strides = strides(new, &v.shape);
+            let strides = row_major_strides(&v.shape);
             self.values.push(BufferValue { alias: None, strides, ..v });
             let read = OperandAccess { dtype, fill: Scalar::zero(dtype), boxes: smallvec![p] };
             let code = Cow::Owned(ScalarCode::copy(dtype));

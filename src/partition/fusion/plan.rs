@@ -2,7 +2,9 @@
 
 use crate::partition::Slot;
 use crate::partition::buffers::index::{LoopVec, MAX_LOOPS};
-use crate::partition::buffers::{BufferOp, BufferProgram, ElementwiseOp, ReductionLoops, ReductionOp};
+use crate::partition::buffers::{
+    BufferOp, BufferProgram, ElementwiseOp, HalfMatmuls, ReductionLoops, ReductionOp,
+};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -161,7 +163,10 @@ impl FusionPlan<'_, '_> {
         let FusionRoot::Matmul(k) = self.groups[group].root else { return None };
         let out = self.reduction_loops(k).out;
         let size = |s: Slot| self.program.values[s].dtype.size();
-        let mut others = self.stored_members(group).filter(|s| size(*s) == size(out) && may(*s));
+        // (the accumulators of an accelerator are in no memory, whatever the size of their elements)
+        let is_native = self.program.half_matmuls == HalfMatmuls::Native;
+        let fits = |s: &Slot| (size(*s) == size(out) || is_native) && may(*s);
+        let mut others = self.stored_members(group).filter(fits);
         if self.materialized[out] { None } else { others.next() }
     }
     /// Returns the element size in bytes of the reduction that a group is built around.
@@ -177,6 +182,18 @@ impl FusionPlan<'_, '_> {
     /// Returns the level at which an operation runs.
     pub(crate) fn op_level(&self, item: usize) -> u32 {
         self.groups[self.op_groups[item]].level
+    }
+    /// Returns for each value the last level that reads it, 0 if none does.
+    pub(super) fn last_read_levels(&self) -> Vec<u32> {
+        let mut last = vec![0; self.program.values.len()];
+        for (k, op) in self.program.ops.iter().enumerate() {
+            let level = self.op_level(k);
+            for s in op.sources() {
+                let root = self.program.alias_root(s);
+                last[root] = level.max(last[root]);
+            }
+        }
+        last
     }
 }
 

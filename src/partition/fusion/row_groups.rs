@@ -61,7 +61,6 @@ pub(crate) struct RowConstraints<'c> {
     pub(crate) is_unplaced: &'c dyn Fn(Slot) -> bool,
 }
 
-#[cfg(test)]
 impl RowConstraints<'_> {
     /// Returns the constraints of a program none of whose values has memory yet.
     ///

@@ -9,7 +9,9 @@ use crate::partition::{cost::compute::TransferPrices, draft::Draft, program::Ste
 /// Partitions a program for no machine in particular.
 /// Every variable must be placed.
 pub fn partition(program: &Program) -> Result<Partitioned> {
-    partition_for(program, TransferPrices::default())
+    let done = partition_for(program, TransferPrices::default())?;
+    done.collectives.with_peak(&done.program, &[]);
+    Ok(done)
 }
 
 /// Partitions a program for a machine with this cost of a byte.

@@ -21,11 +21,7 @@ pub(super) struct KernelWork {
 
 /// Returns the maximum number of indices of each loop that a device has.
 fn box_sizes(extents: &[usize], layout: &[DimLayout]) -> Vec<f64> {
-    let one = |(n, l): (&usize, &DimLayout)| {
-        let ranks = [0, 1.min(l.num_shards() - 1), l.num_shards() - 1];
-        ranks.map(|r| l.range(r, *n)).iter().map(|(a, b)| b - a).max().unwrap_or(0) as f64
-    };
-    extents.iter().zip(layout).map(one).collect()
+    extents.iter().zip(layout).map(|(n, l)| l.max_block(*n) as f64).collect()
 }
 
 /// Returns the size in bytes of a device's block of a stored value.

@@ -5,7 +5,7 @@ use super::walk::{self, Runs, Schedule, Task, Work};
 use super::{Bound, EntryKind, PlanEntry};
 use crate::core::{Mesh, Result};
 use crate::partition::machine::{LinkPrice, Machine, MeshLinks};
-use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step, fused};
+use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step, fetch_target::fetch_target, fused};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -75,8 +75,7 @@ impl Tasks<'_> {
             }
         }
         let fetches = p.steps.iter().filter_map(Step::fetches);
-        let received: HashSet<Slot> =
-            fetches.filter_map(|(s, needs)| fused::fetch_target(p, s, needs)).collect();
+        let received: HashSet<Slot> = fetches.filter_map(|(s, needs)| fetch_target(p, s, needs)).collect();
         let mut done = HashSet::new();
         let mut tasks = Vec::new();
         for (k, step) in p.steps.iter().enumerate() {

@@ -17,7 +17,7 @@ use crate::partition::{
     boxes::volume, cost::projection::Projections, cost::transfer::TransferCost, memory::StepMemory,
 };
 
-/// Lists the collectives of a program and its nested programs, and computes the peak memory.
+/// Lists the collectives of a program and its nested programs.
 pub(crate) fn list_collectives(
     p: &SpmdProgram,
     notes: &[StepInfo],
@@ -75,9 +75,8 @@ pub(crate) fn list_collectives(
         }
     }
     let (fetched, exact) = namer.fetched_bytes();
-    let holds = StepMemory::new(p, fetched, inside, exact);
-    let (peak_bytes, exact) = holds.peak(p, &[]);
-    Collectives { list, peak_bytes, estimated: !exact, memory: holds }
+    let memory = StepMemory::new(fetched, inside, exact);
+    Collectives { list, memory, ..Collectives::default() }
 }
 
 /// The data from which collectives are classified.

@@ -45,8 +45,8 @@ impl Collectives {
     fn table(&self, columns: Option<usize>) -> String {
         let peak = format!(
             "peak memory: {} bytes per device{}\n",
-            format_estimate(self.peak_bytes, !self.estimated),
-            format_bytes(self.peak_bytes)
+            format_estimate(self.peak_bytes(), !self.memory.estimated),
+            format_bytes(self.peak_bytes())
         );
         if self.list.is_empty() {
             return format!("no collectives; {peak}");
@@ -139,7 +139,8 @@ mod tests {
     }
     #[test]
     fn reasons_are_wrapped_to_a_terminal() {
-        let report = Collectives { list: vec![one()], peak_bytes: 2_000_000, ..Collectives::default() };
+        let report =
+            Collectives { list: vec![one()], peak_bytes: 2_000_000.into(), ..Collectives::default() };
         expect_test::expect![[r#"
             kind        axes  bytes/device  bytes  messages  times  operation    line  reason
             all_reduce  X                8     16         2      1  dot_general        the contracting dimension is sharded over X:

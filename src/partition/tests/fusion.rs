@@ -1,9 +1,7 @@
 //! Golden tests of the fusion stage: the printed plan of ten programs, in shared memory.
 
-use crate::partition::{
-    buffers::index::row_major_strides, buffers::lower::lower, fusion::fuse,
-    fusion::row_groups::RowConstraints, fusion::rows::fuse_rows,
-};
+use crate::partition::buffers::{HalfMatmuls, lower::lower};
+use crate::partition::fusion::{fuse, row_groups::RowConstraints, rows::fuse_rows};
 use crate::prelude::*;
 use expect_test::{Expect, expect};
 
@@ -11,7 +9,7 @@ use expect_test::{Expect, expect};
 fn check<const N: usize>(shapes: [&[usize]; N], f: fn(&[Array]) -> Array, expected: &Expect) {
     let operands: Vec<Array> = shapes.iter().map(|s| Array::ones(s.to_vec())).collect();
     let lowered = jit(move |x: &Vec<Array>| f(x)).lower(&operands).expect("the program is valid");
-    let buffers = lower(lowered.spmd(), &|_, shape| row_major_strides(shape)).expect("it has few loops");
+    let buffers = lower(lowered.spmd(), HalfMatmuls::Widened).expect("it has few loops");
     let mut plan = fuse(&buffers);
     let constraints = RowConstraints::of_unplaced_values(&plan);
     fuse_rows(&mut plan, &constraints);

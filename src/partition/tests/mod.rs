@@ -2,6 +2,7 @@
 
 mod fusion;
 mod golden;
+mod lifetimes;
 mod manual;
 mod oracle;
 mod page;

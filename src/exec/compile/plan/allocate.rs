@@ -3,10 +3,9 @@
 use super::BufferLocation;
 use super::bind::{BoundGroup, GroupKernel};
 use super::planner::{PlanScope, Planner};
-use crate::exec::compile::arena::{self, AllocRequest, Allocation, FreeBlock};
-use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::partition::{Slot, fusion::RowFusion};
-use std::collections::HashSet;
+use crate::exec::compile::arena::{self, AllocRequest, Allocation};
+use crate::exec::compile::fusion::lifetimes::{ValueLifetime, value_lifetimes};
+use crate::partition::{Slot, fusion::FusionPlan, fusion::reuse::FreeBlock};
 
 /// The owner of memory in the arena.
 #[derive(Clone, Copy)]
@@ -24,20 +23,17 @@ impl Planner {
         &mut self,
         g: &FusionPlan<'_, '_>,
         scope: &PlanScope<'_>,
-        chains: &[RowFusion],
         bound: &mut [Option<BoundGroup>],
     ) -> usize {
-        let last_reads = last_read_levels(g);
-        let mut requests = self.value_requests(g, scope, (chains, &last_reads), bound);
+        let mut requests = self.value_requests(g, scope, bound);
         requests.extend(nested_requests(g, bound));
         requests.extend(stage_requests(g, bound));
-        let reuse = scope.reuse;
-        let free = |s: Slot| FreeBlock { bytes: g.program.value_bytes(s), free_after_level: last_reads[s] };
-        let spare: Vec<FreeBlock> = reuse.free_blocks.iter().map(|b| free(b.1)).collect();
+        let free_blocks = scope.reuse.free_blocks(g);
+        let spare: Vec<FreeBlock> = free_blocks.iter().map(|s| s.1).collect();
         arena::assign_offsets(&spare, requests, |request, at| {
             let location = match at {
                 Allocation::Arena(at) => BufferLocation::Arena(at),
-                Allocation::FreeBlock(k, at) => BufferLocation::Donated(reuse.free_blocks[k].0, at),
+                Allocation::FreeBlock(k, at) => BufferLocation::Donated(free_blocks[k].0, at),
             };
             match request.owner {
                 AllocOwner::Slot(s) => {
@@ -62,47 +58,18 @@ impl Planner {
         &self,
         g: &FusionPlan<'_, '_>,
         scope: &PlanScope<'_>,
-        (chains, last_reads): (&[RowFusion], &[u32]),
         bound: &[Option<BoundGroup>],
     ) -> Vec<AllocRequest<AllocOwner>> {
-        let (flow, puts) = (g.program, &scope.reuse.scatter_chains);
-        let in_scratch: HashSet<usize> = chains.iter().flat_map(|c| &c.scratch).map(|s| s.0).collect();
-        let mut requests = Vec::new();
-        for (s, last) in last_reads.iter().enumerate() {
-            let Some(d) = g.defs[s] else { continue };
-            let Some(group) = &bound[d.group] else { continue };
-            let elsewhere = flow.alias_root(s) != s || puts.last_value(s) != s || in_scratch.contains(&s);
-            if self.locations[scope.base + s] != BufferLocation::None || elsewhere {
-                continue;
-            }
-            let head = matches!(g.groups[d.group].root, FusionRoot::Matmul(k) if k == d.op)
-                && group.matmul_alias.is_none();
-            if g.materialized[s] || head {
-                let begun = g.defs[puts.first_value(s)].map_or(d.group, |d| d.group);
-                let from = g.groups[begun].level;
-                requests.push(AllocRequest {
-                    first_level: from,
-                    last_level: (*last).max(from),
-                    bytes: flow.value_bytes(s),
-                    owner: AllocOwner::Slot(scope.base + s),
-                });
-            }
-        }
-        requests
+        let is_placed = |s: Slot| self.locations[scope.base + s] != BufferLocation::None;
+        let lifetimes = value_lifetimes(g, scope.reuse, |k| bound[k].is_none(), is_placed);
+        let request = |l: ValueLifetime| AllocRequest {
+            first_level: l.first_level,
+            last_level: l.last_level,
+            bytes: l.bytes,
+            owner: AllocOwner::Slot(scope.base + l.value),
+        };
+        lifetimes.into_iter().map(request).collect()
     }
-}
-
-/// Returns for each value the last level that reads it, 0 if none does.
-fn last_read_levels(g: &FusionPlan<'_, '_>) -> Vec<u32> {
-    let mut last = vec![0; g.program.values.len()];
-    for (k, item) in g.program.ops.iter().enumerate() {
-        let level = g.op_level(k);
-        for s in item.sources() {
-            let root = g.program.alias_root(s);
-            last[root] = level.max(last[root]);
-        }
-    }
-    last
 }
 
 /// Returns the requests of nested programs.

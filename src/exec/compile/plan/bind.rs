@@ -156,7 +156,7 @@ fn bind_elementwise(g: &FusionPlan<'_, '_>, k: usize, scope: &PlanScope<'_>) -> 
 /// Binds the group of the matmul `op`.
 fn bind_matmul(g: &FusionPlan<'_, '_>, k: usize, op: usize, scope: &PlanScope<'_>) -> Result<BoundGroup> {
     let over = &scope.reuse.overwrites[k];
-    let matmul_alias = g.matmul_alias(k, |s| over.iter().all(|x| x.0 != s));
+    let matmul_alias = scope.reuse.matmul_alias(g, k);
     let kernel = matmul::bind(g, k, scope.base as u32, matmul_alias, over)?;
     let info = node_info(g.program, "product", &[g.reduction_loops(op).out], g.groups[k].members.len());
     Ok(BoundGroup { matmul_alias, ..BoundGroup::new(GroupKernel::Matmul(Box::new(kernel)), info) })

@@ -4,17 +4,17 @@ use super::bind::{BoundGroup, task_nodes};
 use super::planner::{PlanScope, Planner};
 use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
-    PlanNode, ResultPlan, control::NestedPlan, result_views::result_view, reuse,
+    PlanNode, ResultPlan, control::NestedPlan,
 };
 use crate::core::{Error, ErrorKind, Fault, PrintedStage, Result};
-use crate::exec::compile::fusion::{self, FusionPlan};
-use crate::exec::{compile::index::row_major_strides, compile::ir::BufferProgram, compile::lower};
+use crate::exec::compile::fusion::{self, FusionPlan, order::delay_groups, reuse};
+use crate::exec::{compile::ir::BufferProgram, compile::ir::HalfMatmuls, compile::lower};
 use crate::partition::{Slot, SpmdProgram};
 
 /// Compiles a program; the memory of inputs that are `donated` may be written.
 pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan> {
     let stage = PrintedStage::Compile;
-    let flow = lower::lower(p, &|_, shape| row_major_strides(shape))?;
+    let flow = lower::lower(p, HalfMatmuls::Widened)?;
     stage.print_pass("lower", || flow.to_string());
     if !flow.is_countable() {
         return Err(too_many_bytes(p));
@@ -26,7 +26,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
     }
     let mut groups = fusion::fuse(&flow);
     stage.print_pass("fuse", || groups.to_string());
-    let (outs, skip) = planner.choose_views(&groups, p.devices);
+    let (outs, skip) = fusion::choose_views(&groups, p.devices);
     let reuse = reuse::assign_donated(&mut groups, donated, &outs);
     for (s, donation) in &reuse.in_donated {
         planner.locations[*s] = BufferLocation::Donated(*donation, 0);
@@ -88,20 +88,6 @@ fn too_many_bytes(p: &SpmdProgram) -> Error {
 }
 
 impl Planner {
-    /// Returns the results that are arguments or blocks of one, and the groups that need not run.
-    fn choose_views(&self, g: &FusionPlan<'_, '_>, devices: usize) -> (Vec<Option<ResultPlan>>, Vec<usize>) {
-        let mut skip = Vec::new();
-        let outs = g.program.outs.iter().map(|o| {
-            let root = g.program.alias_root(*o);
-            if let BufferLocation::Argument(i) = self.locations[root] {
-                return Some(ResultPlan::Argument(i));
-            }
-            let (view, group) = result_view(g, root, devices)?;
-            skip.push(group);
-            Some(view)
-        });
-        (outs.collect(), skip)
-    }
     /// Returns the memory of all results, and the size of each fresh buffer in bytes.
     fn assign_results(
         &mut self,
@@ -179,7 +165,9 @@ impl Planner {
         if !scope.in_loop {
             self.fuse_rows(g, scope, &bound);
         }
-        let arena = self.allocate(g, scope, &g.chains, &mut bound);
+        let is_placed = |s: Slot| self.locations[scope.base + s] != BufferLocation::None;
+        delay_groups(g, scope.reuse, &is_placed);
+        let arena = self.allocate(g, scope, &mut bound);
         #[cfg(debug_assertions)]
         super::verify::assert_disjoint(super::verify::lifetimes(
             g,

@@ -2,11 +2,11 @@
 
 use super::planner::{PlanScope, Planner};
 use super::{
-    BranchKernel, BufferLocation, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, WhileKernel, reuse,
+    BranchKernel, BufferLocation, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, WhileKernel,
 };
 use crate::core::Result;
 use crate::exec::compile::ir::{BranchOp, BufferOp, BufferProgram, Carry, LoopOp, WhileOp};
-use crate::exec::{compile::arena, compile::fusion};
+use crate::exec::{compile::arena, compile::fusion, compile::fusion::reuse};
 use crate::partition::Slot;
 use std::ops::Range;
 

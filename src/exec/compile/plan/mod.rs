@@ -1,11 +1,10 @@
 //! Execution plans: where values are in memory, and the levels of nodes that compute them.
 //!
 //! The nodes of a level are independent of one another, and a barrier separates two levels. The
-//! submodules implement the passes 4 and 6 to 9: `result_views`, `reuse` and `scatter_chains` share
-//! memory, `bind` binds groups to memory, `allocate` finds memory for their values, and `build`
-//! calls them and schedules the nodes. `row_fusion` and `fused_kernel` fuse rows,
-//! `row_exec` executes them, and `control` plans nested programs. `verify` checks, in debug builds,
-//! that memory is shared only where it may be.
+//! submodules implement the passes 6 to 9: `bind` binds groups to memory, `allocate` finds memory
+//! for their values, and `build` calls them and schedules the nodes. `row_fusion` and
+//! `fused_kernel` fuse rows, `row_exec` executes them, and `control` plans nested programs.
+//! `verify` checks, in debug builds, that memory is shared only where it may be.
 
 mod allocate;
 mod bind;
@@ -14,16 +13,14 @@ mod control;
 mod fused_kernel;
 mod planner;
 mod print;
-mod result_views;
-mod reuse;
 mod row_exec;
 mod row_fusion;
-mod scatter_chains;
 #[cfg(debug_assertions)]
 mod verify;
 
 use super::task_kernel::{KernelStage, TaskKernel};
 use crate::core::{Axes, DType, Mesh, Shape};
+pub(crate) use crate::partition::fusion::{ResultPlan, reuse::DonatedBuffer, reuse::DonationPurpose};
 use crate::partition::{Slot, StepOrigin};
 pub(crate) use build::compile;
 use smallvec::{SmallVec, smallvec};
@@ -45,52 +42,6 @@ pub(crate) enum BufferLocation {
     Donated(usize, usize),
     /// Memory that control flow sets in each iteration.
     LoopControlled,
-}
-
-/// The memory of a result.
-#[derive(Clone, Debug)]
-pub(crate) enum ResultPlan {
-    /// A fresh buffer, by number.
-    Fresh(usize),
-    /// A donated argument, as an index into `donated`.
-    Donated(usize),
-    /// The buffer of an argument, by number.
-    Argument(usize),
-    /// Blocks of an argument: their size and the offset of each, in bytes.
-    View { arg: usize, block: usize, blocks: Arc<[usize]> },
-}
-
-/// A donated argument whose memory is written.
-/// A fresh buffer is used instead if the caller still holds the argument.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DonatedBuffer {
-    /// The number of the argument.
-    pub(crate) arg: usize,
-    /// The size, in bytes.
-    pub(crate) bytes: usize,
-    /// The use of its memory.
-    pub(crate) purpose: DonationPurpose,
-}
-
-/// The use of the memory of a donated argument.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum DonationPurpose {
-    /// The memory of a result.
-    Result,
-    /// One of the two buffers of a loop-carried value.
-    Carry,
-    /// Scratch for intermediate values.
-    Scratch,
-}
-
-impl fmt::Display for DonationPurpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DonationPurpose::Result => "a result",
-            DonationPurpose::Carry => "a buffer of a loop's carry",
-            DonationPurpose::Scratch => "scratch for intermediate values",
-        })
-    }
 }
 
 /// The reason why the memory of a donated argument is not written.

@@ -1,6 +1,7 @@
 //! The state of planning, which the passes over a program share.
 
-use super::{BufferLocation, reuse::BufferReuse};
+use super::BufferLocation;
+use crate::partition::fusion::reuse::BufferReuse;
 
 /// The state of planning.
 #[derive(Default)]

@@ -19,12 +19,8 @@ impl Planner {
         groups: &[Option<BoundGroup>],
     ) {
         let location = |s: Slot| self.locations[scope.base + s];
-        let mut latest_levels = vec![u32::MAX; groups.len()];
-        for (earlier, later) in &scope.reuse.run_before {
-            latest_levels[*earlier] = latest_levels[*earlier].min(g.groups[*later].level - 1);
-        }
         let constraints = RowConstraints {
-            latest_levels,
+            latest_levels: scope.reuse.latest_levels(g),
             gathers: groups.iter().map(|k| gather_rows(k.as_ref()?)).collect(),
             scatters: (0..groups.len()).map(|k| scatter_rows(g, k, groups[k].as_ref()?, scope)).collect(),
             aliases: groups.iter().map(|k| k.as_ref()?.matmul_alias).collect(),

@@ -2,9 +2,9 @@
 //!
 //! Lifetimes are taken from the operations that run, not from the allocation requests.
 
-use super::{BufferLocation, ExecutionPlan, NodeKernel, bind::BoundGroup, reuse::BufferReuse};
+use super::{BufferLocation, ExecutionPlan, NodeKernel, bind::BoundGroup};
 use crate::core::util::small_sort;
-use crate::exec::compile::fusion::FusionPlan;
+use crate::exec::compile::fusion::{FusionPlan, reuse::BufferReuse};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 

@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-impl ProgramLowering<'_, '_> {
+impl ProgramLowering<'_> {
     /// Lowers an access over loops `lead..n`.
     /// If `lead` is 1, loop 0 runs over the partials of `out`. `at` is the first slot of the
     /// program that the access belongs to.

@@ -15,7 +15,7 @@ use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-impl<'p> ProgramLowering<'p, '_> {
+impl<'p> ProgramLowering<'p> {
     /// Returns the value in which the slices of `whole` that a loop reads or writes are contiguous.
     ///
     /// If `whole` is partial, its leading dimension is over partials, so this is another value,
@@ -77,7 +77,7 @@ impl<'p> ProgramLowering<'p, '_> {
         if body.ins.len() != expected || body.outs.len() != nc + ys.len() || out.len() != nc {
             return Err(Error::internal("a loop whose body does not match its operands or results"));
         }
-        let mut flow = lower(body, self.strides)?;
+        let mut flow = lower(body, self.program.half_matmuls)?;
         let ins = flow.ins.clone();
         let mut item = LoopOp {
             iteration: ins[0],
@@ -109,7 +109,7 @@ impl<'p> ProgramLowering<'p, '_> {
         }
         outs.extend(&flow.outs[nc..]);
         flow.outs = outs;
-        flow.make_outs_distinct(self.strides);
+        flow.make_outs_distinct();
         for (c, to) in item.carry.iter_mut().zip(&flow.outs) {
             c.body_out = *to;
         }
@@ -135,10 +135,10 @@ impl<'p> ProgramLowering<'p, '_> {
                 "a loop whose condition or body does not match its operands or results",
             ));
         }
-        let mut c = lower(cond, self.strides)?;
-        c.make_outs_distinct(self.strides);
-        let mut b = lower(body, self.strides)?;
-        b.make_outs_distinct(self.strides);
+        let mut c = lower(cond, self.program.half_matmuls)?;
+        c.make_outs_distinct();
+        let mut b = lower(body, self.program.half_matmuls)?;
+        b.make_outs_distinct();
         let carry = (0..nc)
             .map(|k| Carry {
                 init: carry[k] + at,
@@ -170,8 +170,8 @@ impl<'p> ProgramLowering<'p, '_> {
         }
         let mut arms = Vec::new();
         for p in branches {
-            let mut f = lower(p, self.strides)?;
-            f.make_outs_distinct(self.strides);
+            let mut f = lower(p, self.program.half_matmuls)?;
+            f.make_outs_distinct();
             arms.push(f);
         }
         let shift = |v: &[Slot]| v.iter().map(|s| *s + at).collect();

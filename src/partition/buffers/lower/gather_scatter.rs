@@ -12,7 +12,7 @@ use crate::partition::buffers::{
 };
 use crate::partition::{DimLayout, Slot};
 
-impl ProgramLowering<'_, '_> {
+impl ProgramLowering<'_> {
     /// Lowers a gather, or a scatter if `put` holds its reducer.
     /// `at` has the dynamic indices, and `first` is the first slot of the program.
     pub(super) fn lower_gather_scatter(

@@ -17,21 +17,19 @@ use crate::core::types::{DType, Scalar, Shape};
 use crate::ir::program::loop_nest::{
     Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source,
 };
-use crate::partition::buffers::index::{check_num_loops, extents};
+use crate::partition::buffers::index::{check_num_loops, extents, row_major_strides};
 use crate::partition::buffers::lower::transpose_products::transpose_matmuls;
 use crate::partition::buffers::{
-    BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount,
+    BufferOp, BufferProgram, BufferValue, ElementwiseOp, HalfMatmuls, OperandAccess, UseCount,
 };
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// The state of the lowering of one program.
-struct ProgramLowering<'p, 's> {
+struct ProgramLowering<'p> {
     /// The program so far.
     program: BufferProgram<'p>,
-    /// Computes the strides of new values.
-    strides: &'s StrideFn<'s>,
     /// The mesh, for prints.
     mesh: Option<&'p Mesh>,
     /// The number of steps and results that read each value.
@@ -42,11 +40,14 @@ struct ProgramLowering<'p, 's> {
     widened: Vec<(Slot, Slot)>,
 }
 
-/// Lowers a program; `strides` chooses the strides of each value.
-pub(crate) fn lower<'p>(p: &'p SpmdProgram, strides: &StrideFn<'_>) -> Result<BufferProgram<'p>> {
+/// Lowers a program.
+pub(crate) fn lower(p: &SpmdProgram, half_matmuls: HalfMatmuls) -> Result<BufferProgram<'_>> {
     let mut b = ProgramLowering {
-        program: BufferProgram { values: Vec::with_capacity(p.slots.len()), ..BufferProgram::default() },
-        strides,
+        program: BufferProgram {
+            values: Vec::with_capacity(p.slots.len()),
+            half_matmuls,
+            ..BufferProgram::default()
+        },
         mesh: p.mesh.as_ref(),
         num_readers: vec![0; p.slots.len()],
         producers: vec![u32::MAX; p.slots.len()],
@@ -68,7 +69,7 @@ pub(crate) fn lower<'p>(p: &'p SpmdProgram, strides: &StrideFn<'_>) -> Result<Bu
     Ok(b.program)
 }
 
-impl<'p> ProgramLowering<'p, '_> {
+impl<'p> ProgramLowering<'p> {
     /// Adds the values of a program.
     fn add_slots(&mut self, p: &'p SpmdProgram) -> Result<()> {
         let first = self.program.values.len();
@@ -95,7 +96,7 @@ impl<'p> ProgramLowering<'p, '_> {
             if copies > 1 { std::iter::once(copies).chain(shape.iter().copied()).collect() } else { shape };
         check_num_loops(shape.rank())?;
         let k = self.program.values.len();
-        let strides = (self.strides)(k, &shape);
+        let strides = row_major_strides(&shape);
         self.program.values.push(BufferValue {
             dtype,
             shape,
@@ -187,7 +188,9 @@ impl<'p> ProgramLowering<'p, '_> {
             }
             Compute::Contract { accum_dtype: accumulate, .. } => {
                 let dtype = match accumulate {
-                    DType::F16 | DType::BF16 => DType::F32,
+                    DType::F16 | DType::BF16 if self.program.half_matmuls == HalfMatmuls::Widened => {
+                        DType::F32
+                    }
                     DType::Bool => DType::U8,
                     d => *d,
                 };
@@ -313,6 +316,6 @@ impl<'p> ProgramLowering<'p, '_> {
             k += 1;
             keep[k - 1]
         });
-        transpose_matmuls(f, self.strides);
+        transpose_matmuls(f);
     }
 }

@@ -5,7 +5,9 @@ use crate::core::diagnostic::Result;
 use crate::core::types::{DType, Scalar};
 use crate::ir::program::loop_nest::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};
 use crate::partition::buffers::index::{LoopVec, MAX_LOOPS, check_num_loops, extents};
-use crate::partition::buffers::{AccessBox, BufferOp, OperandAccess, ReductionLoops, ReductionOp, ShardBox};
+use crate::partition::buffers::{
+    AccessBox, BufferOp, HalfMatmuls, OperandAccess, ReductionLoops, ReductionOp, ShardBox,
+};
 use crate::partition::{DimLayout, Slot};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -21,7 +23,7 @@ fn one_element_reducer(combine: Reducer, dtype: DType) -> Reducer {
     }
 }
 
-impl<'p> ProgramLowering<'p, '_> {
+impl<'p> ProgramLowering<'p> {
     /// Lowers a reduction, or a contraction if there is no code, that accumulates in `dtype`.
     pub(super) fn lower_reduction(
         &mut self,
@@ -45,7 +47,8 @@ impl<'p> ProgramLowering<'p, '_> {
                 Some(_) => o.is_single_box(&ext, n),
                 None => {
                     let value = matches!(&o.boxes[..], [p] if matches!(p.source, Source::Value(_)));
-                    value && o.is_single_box(&ext, n) && o.dtype == dtype
+                    let fits = o.dtype == dtype || self.program.half_matmuls == HalfMatmuls::Native;
+                    value && o.is_single_box(&ext, n) && fits
                 }
             };
             if !plain {

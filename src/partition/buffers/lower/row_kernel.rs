@@ -7,7 +7,7 @@ use crate::partition::Slot;
 use crate::partition::buffers::index::{check_num_loops, extents};
 use crate::partition::buffers::{BufferOp, OperandAccess, RowKernelOp, RowKernelOut};
 
-impl ProgramLowering<'_, '_> {
+impl ProgramLowering<'_> {
     /// Lowers a call of a row kernel, or adds its result to an equal call.
     pub(super) fn lower_row_kernel(
         &mut self,

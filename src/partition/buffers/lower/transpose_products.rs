@@ -8,9 +8,9 @@
 use crate::core::types::{Scalar, Shape};
 use crate::ir::program::loop_nest::{ScalarArg, ScalarOp, Source};
 use crate::partition::Slot;
-use crate::partition::buffers::index::{MAX_LOOPS, extents};
+use crate::partition::buffers::index::{MAX_LOOPS, extents, row_major_strides};
 use crate::partition::buffers::{
-    AccessBox, BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, StrideFn, UseCount,
+    AccessBox, BufferOp, BufferProgram, BufferValue, ElementwiseOp, OperandAccess, UseCount,
 };
 use smallvec::smallvec;
 
@@ -18,7 +18,7 @@ use smallvec::smallvec;
 ///
 /// The uses of values must have been counted. If the consumer only copies, it is removed, and the
 /// matmul computes its result.
-pub(crate) fn transpose_matmuls(flow: &mut BufferProgram<'_>, strides: &StrideFn<'_>) {
+pub(crate) fn transpose_matmuls(flow: &mut BufferProgram<'_>) {
     let mut made = vec![None; flow.values.len()];
     for (k, item) in flow.ops.iter().enumerate() {
         if let BufferOp::Contraction(f) = item {
@@ -32,11 +32,8 @@ pub(crate) fn transpose_matmuls(flow: &mut BufferProgram<'_>, strides: &StrideFn
             let BufferOp::Elementwise(m) = &flow.ops[k] else { continue };
             let Some(to) = transposed_loops(flow, m, s) else { continue };
             let out = m.out;
-            let target = if is_plain_copy(flow, m) {
-                out
-            } else {
-                add_transposed_value(flow, s, &to, m.num_loops, strides)
-            };
+            let target =
+                if is_plain_copy(flow, m) { out } else { add_transposed_value(flow, s, &to, m.num_loops) };
             if let BufferOp::Contraction(f) = &mut flow.ops[maker] {
                 f.permute_result_loops(&to);
                 f.out = target;
@@ -88,18 +85,12 @@ fn is_plain_copy(flow: &BufferProgram<'_>, m: &ElementwiseOp<'_>) -> bool {
 }
 
 /// Adds a value that is `s` with dimension d moved to position `to[d]`.
-fn add_transposed_value(
-    flow: &mut BufferProgram<'_>,
-    s: Slot,
-    to: &[u8; MAX_LOOPS],
-    n: usize,
-    strides: &StrideFn<'_>,
-) -> Slot {
+fn add_transposed_value(flow: &mut BufferProgram<'_>, s: Slot, to: &[u8; MAX_LOOPS], n: usize) -> Slot {
     let old = &flow.values[s];
     let from = |e: usize| (0..n).find(|d| to[*d] as usize == e).map_or(1, |d| old.shape[d]);
     let shape: Shape = (0..n).map(from).collect();
     let k = flow.values.len();
-    let new = BufferValue { strides: strides(k, &shape), shape, layout: None, ..old.clone() };
+    let new = BufferValue { strides: row_major_strides(&shape), shape, layout: None, ..old.clone() };
     flow.values.push(new);
     flow.uses.push(UseCount::ONCE);
     k

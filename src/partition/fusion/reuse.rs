@@ -1,4 +1,4 @@
-//! Pass 4: reuse of memory, by donated arguments and by values that are updated in place.
+//! Reuse of memory, by donated arguments and by values that are updated in place.
 //!
 //! The memory of a donated argument becomes that of a result, one of the two buffers of a carry, or
 //! scratch for intermediate values.
@@ -11,15 +11,16 @@
 //! its initial value, if it has no other operand in that memory; all results of a chain of scatters
 //! are in the memory of the last.
 
+use super::plan::{FusionGroup, FusionPlan, FusionRoot};
 use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters};
-use super::{DonatedBuffer, DonationPurpose, ResultPlan};
+use super::{group::fuse, result_views::ResultPlan};
 use crate::core::util::small_sort;
-use crate::exec::compile::fusion::{self, FusionGroup, FusionPlan, FusionRoot};
-use crate::exec::compile::ir::{AccessBox, BufferOp, BufferProgram, Carry};
 use crate::ir::program::Source;
 use crate::partition::Slot;
+use crate::partition::buffers::{AccessBox, BufferOp, BufferProgram, Carry};
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::fmt;
 
 /// The minimum size, in bytes, of a carry that is updated in place even at a cost.
 ///
@@ -27,24 +28,93 @@ use std::collections::HashMap;
 /// cost more, since they fill the caches.
 const MIN_IN_PLACE_BYTES: usize = 1 << 18;
 
+/// A donated argument whose memory is written.
+/// A fresh buffer is used instead if the caller still holds the argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DonatedBuffer {
+    /// The number of the argument.
+    pub(crate) arg: usize,
+    /// The size, in bytes.
+    pub(crate) bytes: usize,
+    /// The use of its memory.
+    pub(crate) purpose: DonationPurpose,
+}
+
+/// The use of the memory of a donated argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DonationPurpose {
+    /// The memory of a result.
+    Result,
+    /// One of the two buffers of a loop-carried value.
+    Carry,
+    /// Scratch for intermediate values.
+    Scratch,
+}
+
+impl fmt::Display for DonationPurpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DonationPurpose::Result => "a result",
+            DonationPurpose::Carry => "a buffer of a loop's carry",
+            DonationPurpose::Scratch => "scratch for intermediate values",
+        })
+    }
+}
+
+/// A block of memory outside the arena, such as a donated argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreeBlock {
+    /// The size, in bytes.
+    pub(crate) bytes: usize,
+    /// The last level that needs its old contents; later levels may use it.
+    pub(crate) free_after_level: u32,
+}
+
 /// The values that share the memory of another value.
 #[derive(Debug, Default)]
-pub(super) struct BufferReuse {
+pub(crate) struct BufferReuse {
     /// For each group, the values that it stores over its operands, as (value, operand).
-    pub(super) overwrites: Vec<SmallVec<[(Slot, Slot); 1]>>,
+    pub(crate) overwrites: Vec<SmallVec<[(Slot, Slot); 1]>>,
     /// The donated arguments.
-    pub(super) donated: Vec<DonatedBuffer>,
+    pub(crate) donated: Vec<DonatedBuffer>,
     /// The values in donated arguments, as (value, index into `donated`).
-    pub(super) in_donated: Vec<(Slot, usize)>,
+    pub(crate) in_donated: Vec<(Slot, usize)>,
     /// The carries whose alternate buffer is donated, as (operation, carry, index into `donated`).
-    pub(super) alternates: Vec<(usize, usize, usize)>,
+    pub(crate) alternates: Vec<(usize, usize, usize)>,
     /// The scatters that share memory.
-    pub(super) scatter_chains: ScatterChains,
-    /// The donated arguments that are scratch after their last read, as (index into `donated`,
-    /// value).
-    pub(super) free_blocks: Vec<(usize, Slot)>,
-    /// The groups that must run before others, which overwrite what they read, as (earlier, later).
-    pub(super) run_before: Vec<(usize, usize)>,
+    pub(crate) scatter_chains: ScatterChains,
+    /// The donated arguments that are scratch after their last read, as indices into `donated`.
+    pub(crate) scratch: Vec<usize>,
+    /// For each group, the groups that must run later. Empty if no memory is shared.
+    pub(crate) successors: Vec<Vec<usize>>,
+    /// The part of this order that does not follow from operands, as (earlier, later): later groups
+    /// overwrite what earlier ones read.
+    pub(crate) run_before: Vec<(usize, usize)>,
+}
+
+impl BufferReuse {
+    /// Returns the last level at which each group may run, because a later one overwrites what it
+    /// reads. Groups that others do not limit have `u32::MAX`.
+    pub(crate) fn latest_levels(&self, g: &FusionPlan<'_, '_>) -> Vec<u32> {
+        let mut latest = vec![u32::MAX; g.groups.len()];
+        for (earlier, later) in &self.run_before {
+            latest[*earlier] = latest[*earlier].min(g.groups[*later].level - 1);
+        }
+        latest
+    }
+    /// Returns the donated arguments that are scratch, as (index into `donated`, its memory).
+    pub(crate) fn free_blocks(&self, g: &FusionPlan<'_, '_>) -> Vec<(usize, FreeBlock)> {
+        if self.scratch.is_empty() {
+            return Vec::new();
+        }
+        let last_reads = g.last_read_levels();
+        let block = |k: &usize| {
+            let donated = &self.donated[*k];
+            let free_after_level = last_reads[g.program.ins[donated.arg]];
+            (*k, FreeBlock { bytes: donated.bytes, free_after_level })
+        };
+        self.scratch.iter().map(block).collect()
+    }
 }
 
 /// A way to store a value in the memory of another one.
@@ -57,6 +127,27 @@ struct SharingCandidate {
     stores_deferred: bool,
     /// The groups that must run before.
     predecessors: SmallVec<[usize; 4]>,
+}
+
+/// Returns, for each group, the groups that must run later because of their operands.
+pub(super) fn group_successors(plan: &FusionPlan<'_, '_>) -> Vec<Vec<usize>> {
+    let flow = plan.program;
+    let mut successors = vec![Vec::new(); plan.groups.len()];
+    let mut printed = None;
+    for (item, own) in flow.ops.iter().zip(&plan.op_groups) {
+        let made = item.sources().into_iter().filter_map(|s| Some(plan.defs[flow.alias_root(s)]?.group));
+        // prints keep their order
+        let before = printed.filter(|_| item.has_print());
+        for k in made.chain(before).filter(|k| k != own) {
+            if successors[k].last() != Some(own) {
+                successors[k].push(*own);
+            }
+        }
+        if item.has_print() {
+            printed = Some(*own);
+        }
+    }
+    successors
 }
 
 /// The order of groups.
@@ -74,22 +165,7 @@ struct GroupOrder<'g, 'f, 'p> {
 impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
     /// Collects the order that follows from the operands of a program.
     fn from_plan(plan: &'g mut FusionPlan<'f, 'p>) -> Self {
-        let flow = plan.program;
-        let mut successors = vec![Vec::new(); plan.groups.len()];
-        let mut printed = None;
-        for (item, own) in flow.ops.iter().zip(&plan.op_groups) {
-            let made = item.sources().into_iter().filter_map(|s| Some(plan.defs[flow.alias_root(s)]?.group));
-            // prints keep their order
-            let before = printed.filter(|_| item.has_print());
-            for k in made.chain(before).filter(|k| k != own) {
-                if successors[k].last() != Some(own) {
-                    successors[k].push(*own);
-                }
-            }
-            if item.has_print() {
-                printed = Some(*own);
-            }
-        }
+        let successors = group_successors(plan);
         GroupOrder { plan, successors, added: Vec::new(), changed: false }
     }
     /// Returns true if group `a` is group `b`, or must run before it.
@@ -230,7 +306,7 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
 }
 
 /// Returns which carries a body updates in place, and what its groups store over their operands.
-pub(super) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (Vec<bool>, BufferReuse) {
+pub(crate) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (Vec<bool>, BufferReuse) {
     let (flow, n) = (g.program, g.groups.len());
     let mut reuse = BufferReuse { overwrites: vec![SmallVec::new(); n], ..BufferReuse::default() };
     let mut order = GroupOrder::from_plan(g);
@@ -251,13 +327,13 @@ pub(super) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (V
         }
     }
     order.update_levels();
-    reuse.scatter_chains = puts;
+    (reuse.scatter_chains, reuse.successors) = (puts, order.successors);
     (alone, reuse)
 }
 
 /// Decides the use of the memory of donated inputs.
 /// `outs` has the results that are arguments, or blocks of one.
-pub(super) fn assign_donated(
+pub(crate) fn assign_donated(
     g: &mut FusionPlan<'_, '_>,
     donated: &[bool],
     outs: &[Option<ResultPlan>],
@@ -282,7 +358,8 @@ pub(super) fn assign_donated(
     donations.assign_results(outs, false);
     donations.order.update_levels();
     donations.assign_scratch();
-    BufferReuse { run_before: donations.order.added, ..donations.reuse }
+    let GroupOrder { successors, added, .. } = donations.order;
+    BufferReuse { successors, run_before: added, ..donations.reuse }
 }
 
 /// Returns the donated arguments whose memory may be written, by number.
@@ -377,7 +454,7 @@ impl DonationAssigner<'_, '_, '_> {
     fn assign_scratch(&mut self) {
         for k in (0..self.args.len()).filter(|k| !self.taken[*k]).collect::<Vec<usize>>() {
             let donation = self.take(k, DonationPurpose::Scratch);
-            self.reuse.free_blocks.push((donation, self.slots[k]));
+            self.reuse.scratch.push(donation);
         }
     }
 }
@@ -395,7 +472,7 @@ fn donatable_carries<'i>(flow: &BufferProgram<'_>, item: &'i BufferOp<'_>) -> Ve
         }
         _ => return Vec::new(),
     };
-    let (alone, _) = in_place_carries(&mut fusion::fuse(body), list);
+    let (alone, _) = in_place_carries(&mut fuse(body), list);
     let first = |c: &Carry| flow.alias_root(c.init);
     let once = |c: &Carry| {
         let times = list.iter().filter(|d| first(d) == first(c)).count();

@@ -1,12 +1,12 @@
 //! Chains of scatters, whose results are stored in one buffer.
 
-use crate::exec::compile::ir::{AccessBox, BufferOp, BufferProgram, GatherScatterOp};
 use crate::partition::Slot;
+use crate::partition::buffers::{AccessBox, BufferOp, BufferProgram, GatherScatterOp};
 use std::collections::{HashMap, HashSet};
 
 /// Chains of scatters, each of which is computed over the result of the one before.
 #[derive(Debug, Default)]
-pub(super) struct ScatterChains {
+pub(crate) struct ScatterChains {
     /// For each result of a chain but the last, the last result.
     last_of: HashMap<Slot, Slot>,
     /// For each last result of a chain, the first result.
@@ -15,7 +15,7 @@ pub(super) struct ScatterChains {
 
 impl ScatterChains {
     /// Builds chains from pairs, in program order: the second value is stored over the first.
-    pub(super) fn from_pairs(pairs: impl Iterator<Item = (Slot, Slot)>) -> ScatterChains {
+    pub(crate) fn from_pairs(pairs: impl Iterator<Item = (Slot, Slot)>) -> ScatterChains {
         // each chain so far, by its last result
         let mut open: HashMap<Slot, Vec<Slot>> = HashMap::new();
         for (was, is) in pairs {
@@ -31,24 +31,24 @@ impl ScatterChains {
         puts
     }
     /// Returns the value in whose memory this one is stored.
-    pub(super) fn last_value(&self, s: Slot) -> Slot {
+    pub(crate) fn last_value(&self, s: Slot) -> Slot {
         self.last_of.get(&s).copied().unwrap_or(s)
     }
     /// Returns true if the scatter that computes `is` starts from `was` in the same memory.
     ///
     /// Several scatters of the chain may come in between.
-    pub(super) fn is_in_place(&self, was: Slot, is: Slot) -> bool {
+    pub(crate) fn is_in_place(&self, was: Slot, is: Slot) -> bool {
         was != is && self.last_value(was) == self.last_value(is)
     }
     /// Returns the first value that is stored in the memory of this one.
-    pub(super) fn first_value(&self, s: Slot) -> Slot {
+    pub(crate) fn first_value(&self, s: Slot) -> Slot {
         self.first_of.get(&s).copied().unwrap_or(s)
     }
 }
 
 /// Returns the scatters that may be computed over a result of another scatter.
 /// Each is given by its operation, that result, and its own result.
-pub(super) fn chainable_scatters(flow: &BufferProgram<'_>) -> Vec<(usize, Slot, Slot)> {
+pub(crate) fn chainable_scatters(flow: &BufferProgram<'_>) -> Vec<(usize, Slot, Slot)> {
     let mut made = HashSet::new();
     let mut list = Vec::new();
     for (k, item) in flow.ops.iter().enumerate() {
@@ -64,7 +64,7 @@ pub(super) fn chainable_scatters(flow: &BufferProgram<'_>) -> Vec<(usize, Slot, 
 }
 
 /// Returns true if a scatter may be computed over the value `from`, from which it starts.
-pub(super) fn can_scatter_in_place(flow: &BufferProgram<'_>, s: &GatherScatterOp, from: Slot) -> bool {
+pub(crate) fn can_scatter_in_place(flow: &BufferProgram<'_>, s: &GatherScatterOp, from: Slot) -> bool {
     let (was, is) = (&flow.values[from], &flow.values[s.out]);
     let own = usize::from(is.num_partials > 1);
     let same = |p: &AccessBox| {

@@ -1,11 +1,12 @@
 //! Results that are blocks of an argument in another order, such as all-gathers and permutations.
 
-use super::ResultPlan;
-use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
-use crate::exec::compile::index::MAX_LOOPS;
-use crate::exec::compile::ir::{AccessBox, ElementwiseOp};
-use crate::ir::program::{ScalarOp, Source};
+use super::plan::{FusionPlan, FusionRoot};
+use crate::ir::program::loop_nest::{ScalarOp, Source};
 use crate::partition::Slot;
+use crate::partition::buffers::index::MAX_LOOPS;
+use crate::partition::buffers::{AccessBox, ElementwiseOp};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The minimum size of a block, in bytes.
 const MIN_BLOCK_BYTES: usize = 1024;
@@ -14,9 +15,38 @@ const MIN_RUN_BYTES: usize = 4096;
 /// The maximum number of blocks, if the result has several blocks per device.
 const MAX_RUNS: usize = 4096;
 
+/// The memory of a result.
+#[derive(Clone, Debug)]
+pub(crate) enum ResultPlan {
+    /// A fresh buffer, by number.
+    Fresh(usize),
+    /// A donated argument, as an index into `donated`.
+    Donated(usize),
+    /// The buffer of an argument, by number.
+    Argument(usize),
+    /// Blocks of an argument: their size and the offset of each, in bytes.
+    View { arg: usize, block: usize, blocks: Arc<[usize]> },
+}
+
+/// Returns the results that are arguments or blocks of one, and the groups that need not run.
+pub(crate) fn choose_views(g: &FusionPlan<'_, '_>, devices: usize) -> (Vec<Option<ResultPlan>>, Vec<usize>) {
+    let arguments: HashMap<Slot, usize> = g.program.ins.iter().enumerate().map(|(i, s)| (*s, i)).collect();
+    let mut skip = Vec::new();
+    let outs = g.program.outs.iter().map(|o| {
+        let root = g.program.alias_root(*o);
+        if let Some(i) = arguments.get(&root) {
+            return Some(ResultPlan::Argument(*i));
+        }
+        let (view, group) = result_view(g, root, devices)?;
+        skip.push(group);
+        Some(view)
+    });
+    (outs.collect(), skip)
+}
+
 /// Returns a result as blocks of one argument, and the group that would copy it.
 /// There is one block per device, or up to one per pair of devices, as `all_to_all` needs.
-pub(super) fn result_view(g: &FusionPlan<'_, '_>, o: Slot, devices: usize) -> Option<(ResultPlan, usize)> {
+fn result_view(g: &FusionPlan<'_, '_>, o: Slot, devices: usize) -> Option<(ResultPlan, usize)> {
     let flow = g.program;
     let d = g.defs[o]?;
     let [m] = &g.groups[d.group].members[..] else { return None };
