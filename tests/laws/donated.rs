@@ -1,4 +1,4 @@
-//! Donated arguments: programs that cross donation, scatters, and rows that are fused.
+//! Donated arguments: programs that cross donation, scatters, products, and rows that are fused.
 
 use crate::{Rng, law};
 use atmesh::prelude::*;
@@ -22,13 +22,16 @@ struct Program {
     indices: usize,
     arguments: usize,
     lines: Vec<Line>,
-    results: Vec<usize>,
+    /// The values that are returned, each whole or as a sum over the rows. A sum is too small for
+    /// the memory of an argument, which is scratch memory then.
+    results: Vec<(usize, bool)>,
 }
 
 impl Program {
     fn new(rng: &mut Rng) -> Program {
-        // row fusion starts at 16 rows; a scatter of more than 512 rows may sort its updates
-        let rows = *rng.choose(&[8, 15, 16, 17, 40]);
+        // row fusion starts at 16 rows, that of products at more; a scatter of more than 512 rows may
+        // sort its updates
+        let rows = *rng.choose(&[8, 15, 16, 17, 40, 128, 192]);
         let indices = *rng.choose(&[rows, rows, 15, 16, 17, 33, 600]);
         let arguments = 1 + rng.below(3);
         let count = 3 + rng.below(9);
@@ -36,12 +39,13 @@ impl Program {
             // most lines read one of the latest values
             let latest = (arguments + k).saturating_sub(3);
             let a = if rng.once_in(3) { rng.below(arguments + k) } else { latest + rng.below(3) };
-            Line { kind: rng.below(16), a, b: rng.below(arguments + k), k: rng.below(64) }
+            Line { kind: rng.below(20), a, b: rng.below(arguments + k), k: rng.below(64) }
         };
         let lines: Vec<Line> = (0..count).map(|k| line(rng, k)).collect();
         let all = arguments + count;
-        let mut results: Vec<usize> = (0..1 + rng.below(3)).map(|_| arguments + rng.below(count)).collect();
-        results.push(all - 1);
+        let mut results: Vec<(usize, bool)> =
+            (0..rng.below(4)).map(|_| (arguments + rng.below(count), rng.once_in(2))).collect();
+        results.push((all - 1, rng.once_in(2)));
         Program { rows, indices, arguments, lines, results }
     }
 
@@ -52,7 +56,11 @@ impl Program {
             let (x, y) = (&values[l.a % values.len()], &values[l.b % values.len()]);
             values.push(self.line(*l, x, y, &indices[l.k % indices.len()]));
         }
-        self.results.iter().map(|k| values[*k].clone()).collect()
+        let result = |(k, is_summed): &(usize, bool)| match is_summed {
+            true => values[*k].sum(0),
+            false => values[*k].clone(),
+        };
+        self.results.iter().map(result).collect()
     }
 
     fn line(&self, l: Line, x: &Array, y: &Array, i: &Array) -> Array {
@@ -87,12 +95,29 @@ impl Program {
             8 => x + y.sum(Dims::keep(0)),
             9 => x.tanh().dot(y.t()).dot(x) * 0.01,
             10 => x.at(ix![..-1]).set(y.slice(ix![1..])),
-            11 => to(x.clone()),
-            12 => to(y.clone()),
-            13 => to(y * 0.5),
+            11 => attention(x, y, x),
+            12 => attention(y, x, y).sin(),
+            13 => attention(x, &(y * 0.5), y),
+            14 => attention_of_heads(self.rows, x, y, y),
+            15 => to(x.clone()),
+            16 => to(y.clone()),
+            17 => to(y * 0.5),
             _ => to(zeros()),
         }
     }
+}
+
+/// Computes the attention of queries to keys and values: a product whose rows are normalized for
+/// another product. The first two dimensions may be those of heads and rows.
+fn attention(queries: &Array, keys: &Array, values: &Array) -> Array {
+    let weights = (einsum("...qd,...kd->...qk", [queries, keys]) * 0.3).softmax(-1);
+    einsum("...qk,...kd->...qd", [&weights, values])
+}
+
+/// Computes [`attention`] for four heads of six columns.
+fn attention_of_heads(rows: usize, queries: &Array, keys: &Array, values: &Array) -> Array {
+    let split = |x: &Array| x.reshape([rows, 4, COLUMNS / 4]).transpose([1, 0, 2]);
+    attention(&split(queries), &split(keys), &split(values)).transpose([1, 0, 2]).reshape([rows, COLUMNS])
 }
 
 fn numbers(rows: usize, salt: usize) -> Array {

@@ -74,6 +74,8 @@ enum GenericProgram {
 
 /// A program with the values of literals built in.
 struct LiteralVariant {
+    /// The hash of the literals, which lookups compare first.
+    hash: u64,
     literals: SmallVec<[Literal; 2]>,
     program: Arc<CompiledProgram>,
 }
@@ -95,6 +97,12 @@ impl OpKey<'_> {
     /// Returns the literals among the operands.
     fn literals(&self) -> impl Iterator<Item = Literal> {
         self.inputs.iter().filter_map(ArrayOrLiteral::literal)
+    }
+    /// Returns the hash of the literals.
+    fn hash_of_literals(&self) -> u64 {
+        let mut digest = FxHasher::default();
+        self.literals().for_each(|l| l.value.hash(&mut digest));
+        digest.finish()
     }
     /// Returns the index of the first slot of the operation's set. Values of literals are not
     /// hashed.
@@ -129,13 +137,8 @@ impl RecentOp {
     }
     /// Returns the program for these operands.
     fn program(&self, key: &OpKey<'_>) -> Option<OpProgram> {
-        let mut literals = key.literals();
-        // most operations have at most one literal
-        let (first, second) = (literals.next(), literals.next());
-        let same = |v: &&LiteralVariant| match second {
-            None => v.literals.as_slice() == first.as_slice(),
-            Some(_) => v.literals.iter().copied().eq(key.literals()),
-        };
+        let hash = key.hash_of_literals();
+        let same = |v: &&LiteralVariant| v.hash == hash && v.literals.iter().copied().eq(key.literals());
         match (self.variants.iter().find(same), &self.generic) {
             (Some(v), _) => Some(OpProgram { program: v.program.clone(), literals_are_inputs: false }),
             (None, GenericProgram::Compiled(p)) => {
@@ -156,7 +159,8 @@ impl RecentOp {
             self.generic = GenericProgram::Unsupported;
             self.variants.clear();
         }
-        self.variants.push(LiteralVariant { literals: key.literals().collect(), program });
+        let (hash, literals) = (key.hash_of_literals(), key.literals().collect());
+        self.variants.push(LiteralVariant { hash, literals, program });
     }
 }
 

@@ -403,7 +403,9 @@ impl<I: Tree, O: Tree> CompiledFunction<I, O> {
             return Err(error);
         }
         let taken = if self.donates { self.donate(args, location, &slabs)? } else { SmallVec::new() };
-        slabs.extend(self.captures.iter().cloned());
+        if !self.captures.is_empty() {
+            slabs.extend(self.captures.iter().cloned());
+        }
         let (results, extra) = way(&self.executable, &mut slabs).map_err(|failure| {
             if failure.inputs_intact {
                 restore(args, &taken, &slabs);

@@ -12,8 +12,14 @@ use std::fmt;
 /// nothing extra.
 #[derive(Clone, Debug, Default)]
 pub struct Path {
+    /// What the path records. `None` for an unnamed path, which each call of a function makes.
+    record: Option<Box<Record>>,
+}
+
+/// The components of a path, and what visits collect on the way.
+#[derive(Clone, Debug, Default)]
+struct Record {
     parts: Vec<Cow<'static, str>>,
-    records_parts: bool,
     /// All paths that were entered. `None` if they are not recorded.
     entered: Option<Vec<String>>,
     /// The named sizes of typed leaves, and the name of the tree. `None` if they are not recorded.
@@ -23,7 +29,10 @@ pub struct Path {
 impl Path {
     /// Creates the path of the root; components are recorded.
     pub fn named() -> Path {
-        Path { records_parts: true, ..Path::default() }
+        Path::recording(Record::default())
+    }
+    fn recording(record: Record) -> Path {
+        Path { record: Some(Box::new(record)) }
     }
     /// Creates the path of the root; components are not recorded.
     pub fn unnamed() -> Path {
@@ -31,33 +40,34 @@ impl Path {
     }
     /// Creates the path of the root; components are recorded, and also all paths that are entered.
     pub(crate) fn recorded() -> Path {
-        Path { records_parts: true, entered: Some(Vec::new()), ..Path::default() }
+        Path::recording(Record { entered: Some(Vec::new()), ..Record::default() })
     }
     /// Returns all paths that were entered.
     pub(crate) fn entered(self) -> Vec<String> {
-        self.entered.unwrap_or_default()
+        self.record.and_then(|r| r.entered).unwrap_or_default()
     }
     /// Creates the path of the root; components are recorded, and also named sizes of typed leaves.
     pub(super) fn recording_sizes(known: NamedSizes, what: &'static str) -> Path {
-        Path { records_parts: true, sizes: Some((known, what)), ..Path::default() }
+        Path::recording(Record { sizes: Some((known, what)), ..Record::default() })
     }
     /// Returns the named sizes.
     pub(super) fn into_sizes(self) -> NamedSizes {
-        self.sizes.map(|s| s.0).unwrap_or_default()
+        self.record.and_then(|r| r.sizes).map(|s| s.0).unwrap_or_default()
     }
     /// Records the named dims of the leaf at this path, if sizes are recorded.
     #[cfg_attr(not(feature = "typed"), allow(dead_code))]
     pub(crate) fn record_dims<D: IntoIterator<Item = NamedDim>>(&mut self, dims: impl FnOnce() -> D) {
-        let Some((mut sizes, what)) = self.sizes.take() else { return };
+        let Some(record) = &mut self.record else { return };
+        let Some((mut sizes, what)) = record.sizes.take() else { return };
         for dim in dims() {
-            let leaf = if self.parts.is_empty() { what.to_string() } else { format!("{what} `{self}`") };
+            let leaf = if record.parts.is_empty() { what.to_string() } else { format!("{what} `{record}`") };
             sizes.record(leaf, dim);
         }
-        self.sizes = Some((sizes, what));
+        record.sizes = Some((sizes, what));
     }
     /// Returns the components, from the root.
     pub fn parts(&self) -> &[Cow<'static, str>] {
-        &self.parts
+        self.record.as_ref().map_or(&[], |r| &r.parts)
     }
     /// Calls `f` with the path extended by a field name.
     pub fn field<R>(&mut self, name: &'static str, f: impl FnOnce(&mut Path) -> R) -> R {
@@ -72,24 +82,29 @@ impl Path {
         self.enter(|| Cow::Owned(key.to_string()), f)
     }
     fn enter<R>(&mut self, part: impl FnOnce() -> Cow<'static, str>, f: impl FnOnce(&mut Path) -> R) -> R {
-        if !self.records_parts {
-            return f(self);
-        }
-        self.parts.push(part());
-        if self.entered.is_some() {
-            let here = self.to_string();
-            self.entered.get_or_insert_default().push(here);
+        let Some(record) = &mut self.record else { return f(self) };
+        record.parts.push(part());
+        if record.entered.is_some() {
+            let here = record.to_string();
+            record.entered.get_or_insert_default().push(here);
         }
         let out = f(self);
-        self.parts.pop();
+        if let Some(record) = &mut self.record {
+            record.parts.pop();
+        }
         out
     }
     /// Returns the path in backquotes, or `what` for the root.
     pub(crate) fn name_or(&self, what: &str) -> String {
-        if self.parts.is_empty() { what.to_string() } else { format!("`{self}`") }
+        if self.parts().is_empty() { what.to_string() } else { format!("`{self}`") }
     }
 }
 impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.record.iter().try_for_each(|record| fmt::Display::fmt(record, f))
+    }
+}
+impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, part) in self.parts.iter().enumerate() {
             let dot = if i > 0 { "." } else { "" };

@@ -11,8 +11,15 @@ pub(crate) fn gcd<N: Copy + Default + PartialEq + Rem<Output = N>>(a: N, b: N) -
 
 /// The sizes of an array's dimensions.
 /// Dereferences to a slice of `usize`.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Default, PartialEq, Eq, Hash)]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+impl Clone for Shape {
+    fn clone(&self) -> Shape {
+        // as one copy, instead of element by element: each call of a program clones shapes
+        Shape(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl Shape {
     /// Returns the shape of a scalar.

@@ -35,8 +35,10 @@ pub(super) fn keep(block: MemoryBlock, class: usize) -> Option<MemoryBlock> {
     // a thread that is ending caches nothing
     let _ = THREAD_CACHE.try_with(|near| {
         let list = &mut near.borrow_mut().0[class];
-        if list.len() < MAX_BLOCKS_PER_CLASS {
-            list.extend(block.take());
+        if list.len() < MAX_BLOCKS_PER_CLASS
+            && let Some(block) = block.take()
+        {
+            list.push(block);
         }
     });
     block

@@ -407,7 +407,7 @@ pub(crate) fn emit(
     Ok((e.segment, e.ns_per_element, e.num_registers, MAX_TILE_ELEMENTS * 4 / e.widest as i64))
 }
 
-/// Numbers the operands in memory, after the registers.
+/// Numbers the operands in memory, after the registers, and finds the largest number.
 pub(crate) fn number_memory_operands(t: &mut TileProgram) {
     let regs = t.num_registers;
     let fix = |x: &mut u16| {
@@ -422,5 +422,6 @@ pub(crate) fn number_memory_operands(t: &mut TileProgram) {
         }
         s.tile_code.iter_mut().flat_map(TileStep::operands).for_each(fix);
         fix(&mut s.result);
+        t.max_operands = t.max_operands.max(regs as usize + s.mems.len());
     }
 }

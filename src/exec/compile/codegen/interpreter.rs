@@ -195,6 +195,19 @@ pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64)
     }
 }
 
+/// Runs the code of a row, for tiles of at most `n` elements. Constants are written in the first row
+/// only.
+///
+/// # Safety
+/// The operands of each instruction in `table` satisfy the contract of its kernel for `n` elements.
+#[inline(always)]
+unsafe fn execute_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
+    for i in s.row_code.iter().filter(|i| first || i.srcs[0] != i.dst) {
+        // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller contract).
+        unsafe { execute_instr(i, table, n) }
+    }
+}
+
 /// Runs a segment on elements `a..e` of a row; `table` has the addresses of the operands at `a`.
 ///
 /// # Safety
@@ -221,10 +234,7 @@ unsafe fn run_segment(
     // SAFETY: `table` has the operands of elements `a..e`, which are within their slots (caller
     // contract); a register has space for a tile, and no call is for more elements.
     unsafe {
-        // constants are written in the first row only
-        for i in s.row_code.iter().filter(|i| first || i.srcs[0] != i.dst) {
-            execute_instr(i, table, t.tile_elements.min(e - a));
-        }
+        execute_row_code(s, table, t.tile_elements.min(e - a), first);
         loop {
             let n = (e - at).min(size);
             execute_steps(&s.tile_code, table, n);
@@ -255,7 +265,24 @@ unsafe fn run_segment_rows(
     many: i64,
     table: &mut [*mut u8],
 ) {
-    let (regs, last) = (t.num_registers as usize, t.rank - 1);
+    let (regs, last, n) = (t.num_registers as usize, t.rank - 1, end - x[t.rank - 1]);
+    if n <= t.tile_elements {
+        for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+            *p = address(m, base, x, t.rank);
+        }
+        for row in 0..many {
+            // SAFETY: the table has the operands of this row, which is one tile; the caller upholds
+            // the contract of `run` for it.
+            unsafe {
+                execute_row_code(s, table, n, row == 0);
+                execute_steps(&s.tile_code, table, n);
+            }
+            for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                *p = p.wrapping_offset(m.strides[last - 1] as isize);
+            }
+        }
+        return;
+    }
     // the second table has the operands of the next row
     let begins = regs + s.mems.len();
     for (p, m) in table[begins..].iter_mut().zip(&s.mems) {
@@ -286,7 +313,7 @@ pub(crate) unsafe fn run(
     hi: &LoopVec,
     scratch: &mut Scratch,
 ) {
-    scratch.reserve(t.num_registers as usize, t.max_operands());
+    scratch.reserve(t.num_registers as usize, t.max_operands);
     let table = &mut scratch.table[..];
     // SAFETY: the caller upholds the contract for the box.
     unsafe {

@@ -71,6 +71,7 @@ pub(crate) fn tile_program(
         ext: [1; MAX_LOOPS],
         boxes: Vec::new(),
         num_registers: 0,
+        max_operands: 0,
         tile_elements: emit::MAX_TILE_ELEMENTS,
         stream: ask.stream,
         ns_per_element: 0.0,

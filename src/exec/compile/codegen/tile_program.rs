@@ -138,6 +138,8 @@ pub(crate) struct TileProgram {
     pub(crate) boxes: Vec<SegmentBox>,
     /// The number of registers; operands with higher numbers are in memory.
     pub(crate) num_registers: u16,
+    /// The maximum number of operands of a segment, registers included.
+    pub(crate) max_operands: usize,
     /// The number of elements of a tile.
     pub(crate) tile_elements: i64,
     /// True if results are stored past the caches, so that a fence must follow.
@@ -160,11 +162,6 @@ impl TileProgram {
                 }
             }
         }
-    }
-    /// Returns the maximum number of operands of a segment.
-    pub(crate) fn max_operands(&self) -> usize {
-        let most = self.boxes.iter().flat_map(|b| &b.segments).map(|s| s.mems.len()).max();
-        self.num_registers as usize + most.unwrap_or(0)
     }
     /// Adds a box, merged with earlier ones that have equal segments.
     pub(crate) fn push_box(&mut self, mut b: SegmentBox) {

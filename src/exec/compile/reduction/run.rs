@@ -45,7 +45,7 @@ impl TaskKernel for ReductionKernel {
         })
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
-        scratch.reserve(self.input.num_registers as usize, self.input.max_operands());
+        scratch.reserve(self.input.num_registers as usize, self.input.max_operands);
         // SAFETY: the caller upholds the contract for these results, and for the slot of the stage.
         unsafe {
             match task.stage {
@@ -134,7 +134,7 @@ impl ReductionKernel {
             if let Some(plain) = self.row_program.as_ref() {
                 return plain.run(tasks.start, tasks.end, base, s);
             }
-            s.reserve(self.input.num_registers as usize, self.input.max_operands());
+            s.reserve(self.input.num_registers as usize, self.input.max_operands);
             self.reduce_tiles(tasks, base, s);
         }
     }

@@ -202,7 +202,7 @@ impl LockstepExecutable {
         let guards = c.guards.iter().map(|(slot, bytes)| (base[*slot as usize], *bytes));
         // SAFETY: the arena has the bytes of each guard, and outlives them (it is declared first). No
         // value has these bytes (guaranteed by the planner).
-        let _guards = unsafe { Guards::new(guards) };
+        let _guards = (!c.guards.is_empty()).then(|| unsafe { Guards::new(guards) });
         // SAFETY: the table points to buffers of the sizes that the plan needs (`check` has compared
         // the arguments). The plan writes only fresh buffers, the arena, and donated arguments
         // without other handles (`unique_buffer`), the latter after their last reads (guaranteed by
