@@ -24,10 +24,8 @@
 //! for tests), `program` (the result, printed by `print`), `collective` (the record of each
 //! collective), `columns` (tables as text), `buffers` (the per-device program as operations over
 //! buffers), `fusion` (which of these operations run as one kernel, and which values are in
-//! memory), `fused` (a prediction of this for times), `fetch_target` (copies into which fetched
-//! data is received), `memory` (peak memory per device), `transfers` (the blocks that
-//! a device receives, and from
-//! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
+//! memory), `fetch_target` (copies into which fetched data is received), `memory` (peak memory per
+//! device), `transfers` (the blocks that a device receives, and from which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
 //! propagation, which runs before lowering) and `plan` (the performance model). Both
 //! partitioner and model price collectives by `machine`.
 //!
@@ -98,7 +96,6 @@ mod columns;
 mod cost;
 mod draft;
 pub(crate) mod fetch_target;
-pub(crate) mod fused;
 pub(crate) mod fusion;
 mod layout;
 mod lower;

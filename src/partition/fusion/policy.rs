@@ -1,7 +1,6 @@
 //! The numbers of the fusion policy, each with its unit.
 //!
-//! The grouping, row fusion and the prediction of memory read them here, so that no number occurs
-//! twice.
+//! The passes of the fusion stage read them here, so that no number occurs twice.
 
 /// The maximum number of elementwise operations of a group.
 pub(crate) const MAX_MEMBERS: usize = 40;

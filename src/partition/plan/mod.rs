@@ -16,7 +16,9 @@
 //! Assumptions:
 //!
 //! * The operations that form one kernel, and hence the values that are in memory, are those of the
-//!   lock-step engine (`partition::fused`, which the memory report uses too).
+//!   lock-step engine (`partition::fusion`, which the memory report uses too). Of the rows that it
+//!   keeps in cache, only those count as on the chip whose kernels store no other rows of their
+//!   length, as in attention.
 //! * A gather counts the elements that it reads and a scatter those that it writes, not the full
 //!   array.
 //! * A function such as `exp` counts as ten operations.
@@ -39,6 +41,7 @@ mod html;
 #[cfg(feature = "json")]
 mod json;
 mod kernel_work;
+mod materialized;
 mod profile;
 mod render;
 mod schedule;

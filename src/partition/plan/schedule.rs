@@ -1,11 +1,12 @@
 //! Lists the kernels and messages of a program with their times, and schedules them.
 
 use super::kernel_work::{self, KernelWork};
+use super::materialized::{MaterializedValues, materialized_values};
 use super::walk::{self, Runs, Schedule, Task, Work};
 use super::{Bound, EntryKind, PlanEntry};
 use crate::core::{Mesh, Result};
 use crate::partition::machine::{LinkPrice, Machine, MeshLinks};
-use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step, fetch_target::fetch_target, fused};
+use crate::partition::{Collective, Collectives, Slot, SpmdProgram, Step, fetch_target::fetch_target};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -67,7 +68,7 @@ struct Tasks<'a> {
 impl Tasks<'_> {
     fn list(&self) -> Result<Vec<Task>> {
         let p = self.p;
-        let stored = fused::materialized_slots(p);
+        let MaterializedValues { stored, aliases } = materialized_values(p);
         let mut makers: Vec<Option<usize>> = vec![None; p.slots.len()];
         for (k, step) in p.steps.iter().enumerate() {
             if let Some(l) = step.local() {
@@ -95,7 +96,7 @@ impl Tasks<'_> {
                     let work = kernel_work::work(p, &makers, &stored, k, &mut done);
                     // no kernel is needed for an alias, or for a value that is received in its
                     // final location
-                    let there = loop_nest.compute.is_alias() || received.contains(out);
+                    let there = loop_nest.compute.is_alias() || aliases[*out] || received.contains(out);
                     let (reads, pieces) = (work.reads.clone(), work.steps.clone());
                     let (work, entry) = if there { (Work::Nothing, None) } else { self.kernel(k, work) };
                     tasks.push(Task { entry, reads, pieces, ..task(work) });
