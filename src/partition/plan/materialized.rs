@@ -1,8 +1,8 @@
 //! Reads from the fusion stage which values of a program are in memory.
 
+use crate::partition::SpmdProgram;
 use crate::partition::buffers::{HalfMatmuls, lower::lower};
 use crate::partition::fusion::{device::device_program, fuse};
-use crate::partition::SpmdProgram;
 
 /// The values of a program that are in the memory of one device.
 pub(super) struct MaterializedValues {
