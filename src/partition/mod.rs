@@ -25,9 +25,10 @@
 //! collective), `columns` (tables as text), `buffers` (the per-device program as operations over
 //! buffers), `fusion` (which of these operations run as one kernel, and which values are in
 //! memory), `fetch_target` (copies into which fetched data is received), `memory` (peak memory per
-//! device), `transfers` (the blocks that a device receives, and from which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
-//! propagation, which runs before lowering) and `plan` (the performance model). Both
-//! partitioner and model price collectives by `machine`.
+//! device), `transfers` (the blocks that a device receives, and from which device), `tree_reduce`
+//! (the messages of small reductions), `propagate` (sharding propagation, which runs before
+//! lowering) and `plan` (the performance model). Both partitioner and model price collectives by
+//! `machine`.
 //!
 //! # Example: one `dot`, pass by pass
 //!

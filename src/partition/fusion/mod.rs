@@ -3,8 +3,8 @@
 //! Its input is a [`BufferProgram`](crate::partition::buffers::BufferProgram), its result a
 //! [`FusionPlan`], which prints. The compiler binds and runs the plan of the program in shared
 //! memory. The memory report reads the plan of the program of one device (`device`), which is the
-//! same program if there is one device, and so does the prediction of times (`partition::plan`). The
-//! numbers of all decisions are in `policy`.
+//! same program if there is one device, and so does the prediction of times (`partition::plan`).
+//! The numbers of all decisions are in `policy`.
 //!
 //! | pass | file | decision |
 //! |---|---|---|

@@ -195,8 +195,8 @@ pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64)
     }
 }
 
-/// Runs the code of a row, for tiles of at most `n` elements. Constants are written in the first row
-/// only.
+/// Runs the code of a row, for tiles of at most `n` elements. Constants are written in the first
+/// row only.
 ///
 /// # Safety
 /// The operands of each instruction in `table` satisfy the contract of its kernel for `n` elements.
