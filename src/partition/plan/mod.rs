@@ -16,9 +16,9 @@
 //! Assumptions:
 //!
 //! * The operations that form one kernel, and hence the values that are in memory, are those of the
-//!   lock-step engine (`partition::fusion`, which the memory report uses too). Of the rows that it
-//!   keeps in cache, only those count as on the chip whose kernels store no other rows of their
-//!   length, as in attention.
+//!   lock-step engine (`partition::fusion`, which the memory report uses too). Rows that this
+//!   engine keeps in a processor's cache between kernels, such as attention scores, count as values
+//!   in memory, so that the times are too long for machines with a fused attention kernel.
 //! * A gather counts the elements that it reads and a scatter those that it writes, not the full
 //!   array.
 //! * A function such as `exp` counts as ten operations.
