@@ -6,7 +6,7 @@
 //! `--save FOLDER` writes this crate's modules to files. `benches/peers/stablehlo.py` writes JAX's.
 use atmesh::pjrt::{Client, DeviceBuffer, LoadedExecutable};
 use atmesh::prelude::*;
-use atmesh::{Args, ConvOptions, Padding};
+use atmesh::{ConvOptions, Padding};
 use std::time::Instant;
 
 type Layer = [Array; 6];
@@ -143,7 +143,7 @@ fn main() -> Result<()> {
     println!("operations of our text and of JAX's: {}", COUNTED.join(", "));
     for case in &cases {
         if let Some(folder) = &folder {
-            std::fs::write(format!("{folder}/{}.mlir", case.name), &case.ours).map_err(Error::from)?;
+            std::fs::write(format!("{folder}/{}.mlir", case.name), &case.ours).unwrap();
         }
         let counts = COUNTED.map(|op| format!("{}/{}", count(&case.ours, op), count(&case.theirs, op)));
         println!("{:18} {}", case.name, counts.join("  "));

@@ -128,6 +128,29 @@ fn maxima_of_complex_numbers_are_exported() {
     }
 }
 
+/// The operations that XLA would have to remove are not written: constraints on one device,
+/// conversions around products of 16-bit floats, and transposes that were written before.
+#[test]
+fn modules_have_no_redundant_operations() {
+    let mesh = Mesh::new([("data", 1), ("model", 1)]).unwrap();
+    let text = |f: &dyn Fn(&Array) -> Array, dtype: DType| {
+        let ty = dtype.array_type([4, 6, 6]).on(&mesh, p!["data", _, "model"]);
+        jit(|x: &Array| f(x)).trace(ty).unwrap().to_stablehlo().unwrap().text().to_string()
+    };
+    let count = |text: &str, op: &str| text.matches(op).count();
+    let softmax = text(&|x| x.softmax(-1), F32);
+    assert_eq!(count(&softmax, "sharding_constraint"), 0, "{softmax}");
+    for dtype in [BF16, F16] {
+        let products = text(&|x| (x.square() * x).matmul(x).maximum(x).max(1), dtype);
+        assert_eq!(count(&products, "stablehlo.convert"), 0, "{products}");
+        // sums are accumulated in float32 and rounded once
+        let sum = text(&|x| x.sum(1), dtype);
+        assert_eq!(count(&sum, "stablehlo.convert"), 2, "{sum}");
+    }
+    let twice = text(&|x| x.transpose([2, 1, 0]).exp() + x.transpose([2, 1, 0]).sin(), F32);
+    assert_eq!(count(&twice, "stablehlo.transpose"), 1, "{twice}");
+}
+
 /// Products and convolutions of float32 have the highest precision unless another one is given, also
 /// in derivatives and under `vmap`. Other element types have one precision only.
 #[test]

@@ -345,6 +345,28 @@ fn empty_arrays_and_no_arguments_run() {
     assert_eq!(made.to_vec::<i32>().unwrap(), [0, 2, 4, 6, 8, 10, 12, 14]);
 }
 
+/// Products of 16-bit floats, also of several matrices and with either order of the loops.
+#[test]
+fn products_of_16_bit_floats_agree_with_ours() {
+    if !plugin() {
+        return;
+    }
+    let [x, y] = [0, 1].map(|seed| Key::new(seed).normal([3, 5, 7, 4]));
+    for dtype in [BF16, F16] {
+        for subscripts in ["abij,abkj->abik", "abij,abkj->abki", "abij,ackj->cbik", "abij,abij->ij"] {
+            let f = |x: &Array, y: &Array| einsum(subscripts, [x, y]).astype(F32);
+            let [x, y] = [&x, &y].map(|x| x.astype(dtype));
+            let ours = jit(f).engine(EngineKind::Lockstep).call((&x, &y)).unwrap();
+            let theirs = jit(f).engine(EngineKind::Xla).call((&x, &y)).unwrap();
+            // one rounding to the type, of sums in another order
+            let far = (&ours - &theirs).abs().max(..).item::<f32>().unwrap();
+            let size = ours.abs().max(..).item::<f32>().unwrap();
+            let step = if dtype == BF16 { 1.0 / 128.0 } else { 1.0 / 1024.0 };
+            assert!(far <= step * size, "{subscripts} {dtype}: {far} of {size}");
+        }
+    }
+}
+
 /// Programs that communicate, from several threads concurrently, on clients of 8 and of 32 devices.
 #[test]
 fn threads_take_turns() {

@@ -248,6 +248,12 @@ impl Writer {
             );
             value = self.op(text, value.dtype, &value.shape);
         }
+        // each dimension is its loop or is broadcast along it, such as the sums of rows: XLA knows
+        // this form, and turns a division by such a value into a product with its reciprocal
+        let keeps_dims = |(d, a): (usize, &AffineExpr)| a.terms.first().is_none_or(|t| t.0 == d);
+        if map.len() == counts.len() && map.iter().enumerate().all(keeps_dims) {
+            return Ok(self.broadcast(&value, &(0..map.len()).collect::<Vec<_>>(), &counts));
+        }
         Ok(self.over_loops(&value, &loops, &counts))
     }
     /// Converts a tensor over some of the loops to one over all loops of these sizes.

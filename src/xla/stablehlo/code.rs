@@ -1,5 +1,6 @@
 //! Elementwise code: each scalar instruction becomes one StableHLO operation or a few.
 
+use super::narrow::narrowed;
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, syntax::tensor, unsupported};
 use crate::core::{DType, Scalar, StableHloForm};
@@ -15,7 +16,7 @@ impl Writer {
     }
     fn insts(&mut self, code: &ScalarCode, shape: &[usize], reads: &[Ssa]) -> FaultResult<Ssa> {
         let mut made: Vec<Ssa> = Vec::new();
-        for inst in &code.insts {
+        for inst in &narrowed(code) {
             let mut args = Vec::new();
             for (k, arg) in inst.args.iter().enumerate() {
                 args.push(match arg {

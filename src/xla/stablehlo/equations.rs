@@ -120,7 +120,7 @@ impl Writer {
             let open = self.open_dims(mesh, results[0].rank());
             let spec = results[0].spec.unreduced(crate::core::mesh::Axes::none());
             let at = self.spec(mesh, spec, &results[0], &open, super::shardings::UnevenPolicy::Open)?;
-            outs[0] = self.constrained(&outs[0].clone(), &at);
+            outs[0] = self.constrained(&outs[0].clone(), mesh, &at);
         }
         Ok(outs)
     }

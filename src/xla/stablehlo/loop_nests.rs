@@ -2,6 +2,7 @@
 //!
 //! This code handles all primitives in the same way, by their loop nests.
 
+use super::named_ops::accum_dtype;
 use super::syntax::{list, tensor};
 use super::writer::{Ssa, Writer, precision_name};
 use super::{FaultResult, unsupported};
@@ -53,8 +54,9 @@ impl Writer {
             }
             _ => whole(self)?,
         };
-        // 16-bit floats are accumulated in float32 and rounded once
-        let wide = if matches!(s.dtype, DType::F16 | DType::BF16) { DType::F32 } else { s.dtype };
+        // sums and products of 16-bit floats are accumulated in float32 and rounded once
+        let rounds = matches!(combine, Reducer::Add | Reducer::Mul);
+        let wide = if rounds { accum_dtype(s.dtype) } else { s.dtype };
         let x = self.convert(&x, wide);
         let out = self.reduce(&x, reducer_op(combine), combine.neutral(wide), &dims);
         Ok(self.convert(&out, s.dtype))
@@ -83,9 +85,7 @@ impl Writer {
                 }
             }
         }
-        let [(x, xl), (y, yl)] = &sides[..] else {
-            return Err(unsupported("a product of other than two reads"));
-        };
+        let [(x, xl), (y, yl)] = &sides;
         let place = |loops: &[usize], l: usize| loops.iter().position(|m| *m == l);
         let mut both: Vec<usize> = xl.iter().copied().filter(|l| yl.contains(l)).collect();
         small_sort::sort(&mut both);
@@ -109,7 +109,10 @@ impl Writer {
                 None => String::new(),
             },
         );
-        let out = self.typed(&text, &[x, y], accumulate, &shape);
+        // XLA accumulates products of 16-bit floats in float32, whatever the type of the result
+        let rounded_once = accumulate == accum_dtype(s.dtype) && [x, y].iter().all(|x| x.dtype == s.dtype);
+        let dtype = if rounded_once { s.dtype } else { accumulate };
+        let out = self.typed(&text, &[x, y], dtype, &shape);
         let back: Vec<usize> = (0..s.rank).filter_map(|l| place(&order, l)).collect();
         let out = self.transpose(&out, &back);
         Ok(self.convert(&out, s.dtype))

@@ -18,6 +18,7 @@ mod gather_scatter;
 mod loop_nests;
 mod manual;
 mod named_ops;
+mod narrow;
 mod shardings;
 mod syntax;
 mod writer;

@@ -266,6 +266,6 @@ fn far_reaching_dims(
 }
 
 /// Returns the accumulator type: float32 for 16-bit floats, otherwise the type itself.
-fn accum_dtype(d: DType) -> DType {
+pub(super) fn accum_dtype(d: DType) -> DType {
     if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
 }

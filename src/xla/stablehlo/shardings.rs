@@ -111,7 +111,11 @@ impl Writer {
             spec.unreduced_axes().iter().filter(|a| sums.contains(a) && !self.manual.contains(a)).collect();
         (Spec::from_dims(spec.dims().to_vec()).unreduced(kept.iter().copied().collect::<Axes>()), kept)
     }
-    pub(super) fn constrained(&mut self, x: &Ssa, at: &str) -> Ssa {
+    /// Constrains a value to a sharding. On a mesh of one device, a constraint says nothing.
+    pub(super) fn constrained(&mut self, x: &Ssa, mesh: &Mesh, at: &str) -> Ssa {
+        if mesh.size() == 1 {
+            return x.clone();
+        }
         self.op(format!("sdy.sharding_constraint {} {at} : {}", x.name, x.ty()), x.dtype, &x.shape)
     }
     /// Constrains these dimensions to be unsharded, and leaves the others open.
@@ -121,7 +125,7 @@ impl Writer {
         }
         let entry = |d: usize| if dims.contains(&d) { "{}".to_string() } else { "{?}".to_string() };
         let at = self.entry(mesh, (0..x.shape.len()).map(entry).collect(), Vec::new());
-        self.constrained(x, &at)
+        self.constrained(x, mesh, &at)
     }
     /// Returns all dimensions if some axes are auto axes, and none otherwise.
     pub(super) fn open_dims(&self, mesh: &Mesh, rank: usize) -> Vec<usize> {
@@ -155,7 +159,7 @@ impl Writer {
                 self.spec(mesh, spec, ty, &open, UnevenPolicy::Open)?
             }
         };
-        Ok(Ssa { unreduced: kept, ..self.constrained(&x, &at) })
+        Ok(Ssa { unreduced: kept, ..self.constrained(&x, mesh, &at) })
     }
     /// Constrains a value to the sharding that the program requests for it.
     pub(super) fn with_constraint(
@@ -169,7 +173,7 @@ impl Writer {
         // the constraint moves data: the result is unreduced only where the operand was
         let (spec, unreduced) = self.known_to_xla(pin.spec, from);
         let at = self.spec(&pin.mesh, spec, ty, &open, UnevenPolicy::Open)?;
-        Ok(Ssa { unreduced, ..self.constrained(x, &at) })
+        Ok(Ssa { unreduced, ..self.constrained(x, &pin.mesh, &at) })
     }
 }
 

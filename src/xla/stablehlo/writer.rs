@@ -3,6 +3,7 @@
 use super::syntax::{join, list, literal, quoted, tensor};
 use crate::core::{ArrayType, Axis, DType, Mesh, Precision, Scalar, SourceLocation};
 use crate::ir::program::ScopePath;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// An SSA value of the module.
@@ -53,6 +54,8 @@ pub(super) struct Writer {
     /// The named scopes of the current operation.
     pub(super) scope: ScopePath,
     pub(super) options: super::Options,
+    /// The transposes that each open region has, by the name of the operand and the order.
+    transposes: Vec<HashMap<(String, Vec<usize>), Ssa>>,
 }
 
 impl Writer {
@@ -67,6 +70,7 @@ impl Writer {
             location: None,
             scope: ScopePath::default(),
             options,
+            transposes: vec![HashMap::new()],
         }
     }
     /// Writes the last line of an operation, with its source location.
@@ -88,7 +92,9 @@ impl Writer {
     /// Indents the lines that `body` writes by one level.
     pub(super) fn indented<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.depth += 1;
+        self.transposes.push(HashMap::new());
         let out = body(self);
+        self.transposes.pop();
         self.depth -= 1;
         out
     }
@@ -154,12 +160,22 @@ impl Writer {
         self.typed(&format!("stablehlo.reshape {}", x.name), &[x], x.dtype, shape)
     }
     /// Transposes a value: dimension `k` of the result is dimension `order[k]` of the operand.
+    /// Gradients transpose some values again; a region has each transpose once.
     pub(super) fn transpose(&mut self, x: &Ssa, order: &[usize]) -> Ssa {
         if order.is_sorted() {
             return x.clone();
         }
+        let key = (x.name.clone(), order.to_vec());
+        if let Some(known) = self.transposes.iter().find_map(|region| region.get(&key)) {
+            return known.clone();
+        }
         let shape: Vec<usize> = order.iter().map(|d| x.shape[*d]).collect();
-        self.typed(&format!("stablehlo.transpose {}, dims = {}", x.name, list(order)), &[x], x.dtype, &shape)
+        let text = format!("stablehlo.transpose {}, dims = {}", x.name, list(order));
+        let made = self.typed(&text, &[x], x.dtype, &shape);
+        if let Some(region) = self.transposes.last_mut() {
+            region.insert(key, made.clone());
+        }
+        made
     }
     /// Broadcasts a value: dimension `k` of the operand is dimension `dims[k]` of the result.
     pub(super) fn broadcast(&mut self, x: &Ssa, dims: &[usize], shape: &[usize]) -> Ssa {
