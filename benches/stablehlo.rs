@@ -3,7 +3,9 @@
 //! same arguments, and prints the ratio of their times and the operations of both texts.
 //!
 //! `ATMESH_PJRT_PLUGIN=$(scripts/plugin) cargo bench --features xla --bench stablehlo -- [NAME…]`;
-//! `--save FOLDER` writes this crate's modules to files. `benches/peers/stablehlo.py` writes JAX's.
+//! `--save FOLDER` writes this crate's modules to files, and `--seconds S` sets the length of one of
+//! the nine comparisons. `benches/peers/stablehlo.py` writes JAX's modules, and
+//! `scripts/compare-modules` compares what XLA makes of both.
 use atmesh::pjrt::{Client, DeviceBuffer, LoadedExecutable};
 use atmesh::prelude::*;
 use atmesh::{ConvOptions, Padding};
@@ -115,11 +117,11 @@ fn count(text: &str, op: &str) -> usize {
     text.matches(&format!("stablehlo.{op} ")).count() + text.matches(&format!("sdy.{op} ")).count()
 }
 
-/// Returns the shortest times of both modules, in seconds; they run in turns for `seconds`.
+/// Returns the shortest times of both modules, in seconds; they run in turns, for at least `seconds`.
 fn time(modules: [&LoadedExecutable; 2], arguments: &[&DeviceBuffer], seconds: f64) -> Result<[f64; 2]> {
     let mut least = [f64::MAX; 2];
     let begin = Instant::now();
-    while begin.elapsed().as_secs_f64() < seconds {
+    while least[0] == f64::MAX || begin.elapsed().as_secs_f64() < seconds {
         for (module, least) in modules.iter().zip(&mut least) {
             let start = Instant::now();
             module.run(&[arguments.to_vec()])?;
@@ -131,10 +133,11 @@ fn time(modules: [&LoadedExecutable; 2], arguments: &[&DeviceBuffer], seconds: f
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|a| a != "--bench");
-    let (mut only, mut folder) = (Vec::new(), None);
+    let (mut only, mut folder, mut seconds) = (Vec::new(), None, 0.5);
     while let Some(a) = arguments.next() {
         match a.as_str() {
             "--save" => folder = arguments.next(),
+            "--seconds" => seconds = arguments.next().and_then(|s| s.parse().ok()).unwrap_or(seconds),
             _ => only.push(a),
         }
     }
@@ -143,7 +146,7 @@ fn main() -> Result<()> {
     println!("operations of our text and of JAX's: {}", COUNTED.join(", "));
     for case in &cases {
         if let Some(folder) = &folder {
-            std::fs::write(format!("{folder}/{}.mlir", case.name), &case.ours).unwrap();
+            std::fs::write(format!("{folder}/{}.mlir", case.name), &case.ours).expect("a folder to write to");
         }
         let counts = COUNTED.map(|op| format!("{}/{}", count(&case.ours, op), count(&case.theirs, op)));
         println!("{:18} {}", case.name, counts.join("  "));
@@ -158,12 +161,12 @@ fn main() -> Result<()> {
         let blocks = case.arguments.iter().map(put).collect::<Result<Vec<_>>>()?;
         let (ours, theirs) = (client.compile(&case.ours, 1)?, client.compile(&case.theirs, 1)?);
         let ratios: Vec<f64> = (0..9)
-            .map(|_| time([&ours, &theirs], &blocks.iter().collect::<Vec<_>>(), 0.5))
+            .map(|_| time([&ours, &theirs], &blocks.iter().collect::<Vec<_>>(), seconds))
             .map(|least| least.map(|[ours, theirs]| ours / theirs))
             .collect::<Result<_>>()?;
         let mut sorted = ratios.clone();
         sorted.sort_by(f64::total_cmp);
-        let [a, b] = time([&ours, &theirs], &blocks.iter().collect::<Vec<_>>(), 0.5)?;
+        let [a, b] = time([&ours, &theirs], &blocks.iter().collect::<Vec<_>>(), seconds)?;
         println!(
             "{:18} {:.3} ms, JAX's text {:.3} ms; median of 9 ratios {:.3} ({:.3} to {:.3})",
             case.name,
