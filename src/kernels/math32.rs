@@ -5,12 +5,11 @@
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
 
-use super::math64::{fma as fmad, poly as polyd};
+use super::math64::{fma as fmad, poly as polyd, select as selectd};
 use super::vector_math::vector_math;
 pub(super) use libm::{
     acosf as acos, acoshf as acosh, asinf as asin, asinhf as asinh, atan2f as atan2, atanf as atan,
-    atanhf as atanh, cbrtf as cbrt, coshf as cosh, nextafterf as next_after, powf as pow, sinhf as sinh,
-    tanf as tan,
+    atanhf as atanh, cbrtf as cbrt, coshf as cosh, nextafterf as next_after, sinhf as sinh, tanf as tan,
 };
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -190,6 +189,65 @@ pub(super) fn cos<const L: u8>(x: f32) -> f32 {
     let x = x as f64;
     let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, -0.5) + ROUNDING_BIAS_F64;
     sin_half_turn::<L>(subtract_pi_multiple::<L>(x, t - ROUNDING_BIAS_F64 + 0.5), t.to_bits() ^ 1)
+}
+
+/// Returns the binary logarithm of x > 0 in float64, with a relative error of at most 2⁻⁴⁴.
+///
+/// Every positive float32 is a normal number in float64.
+#[inline(always)]
+fn log2_in_f64<const L: u8>(x: f64) -> f64 {
+    // offset the bits so that the mantissa carries into the exponent at √2
+    let e = x.to_bits().wrapping_sub(0x3fe6_a09e_667f_3bcd).wrapping_add(1 << 63) >> 52;
+    let m = f64::from_bits(x.to_bits().wrapping_sub(e.wrapping_sub(2048) << 52));
+    let e = f64::from_bits(e.wrapping_add(ROUNDING_BIAS_F64.to_bits())) - (ROUNDING_BIAS_F64 + 2048.0);
+    let s = (m - 1.0) / (m + 1.0);
+    let p = polyd::<L, 6>(
+        s * s,
+        [
+            0.2828993143501273,
+            0.31990575279312994,
+            0.4122092511095133,
+            0.5770779423762674,
+            0.961796694113308,
+            2.88539008177785,
+        ],
+    );
+    fmad::<L>(p, s, e)
+}
+/// Returns x to the power y, with an error of at most 0.51 ulps.
+/// It is computed in float64 as 2^(y·log₂ x), and rounded once.
+#[inline(always)]
+pub(super) fn pow<const L: u8>(x: f32, y: f32) -> f32 {
+    // from this exponent on, which is even, every result is 0, 1 or infinity
+    const FAR: f64 = (1u64 << 40) as f64;
+    let (x, y) = (x as f64, y as f64);
+    let a = x.abs();
+    let power = selectd(y > FAR, FAR, selectd(y < -FAR, -FAR, y));
+    let log = selectd(a < f64::INFINITY, log2_in_f64::<L>(a), a);
+    let p = power * selectd(a == 0.0, f64::NEG_INFINITY, log);
+    let p = selectd(p > 1000.0, 1000.0, selectd(p < -1000.0, -1000.0, p));
+    let t = p + ROUNDING_BIAS_F64;
+    let z = polyd::<L, 8>(
+        p - (t - ROUNDING_BIAS_F64),
+        [
+            1.52019149415063e-05,
+            0.00015469290737562847,
+            0.0013333922581397816,
+            0.009618027255147515,
+            0.05550410353450344,
+            0.24022651198147238,
+            0.6931471807284361,
+            1.0,
+        ],
+    );
+    let z = f64::from_bits(z.to_bits().wrapping_add(t.to_bits() << 52));
+    // the lowest bit of `n` is that of the exponent, if this is an integer
+    let n = power + ROUNDING_BIAS_F64;
+    let whole = n - ROUNDING_BIAS_F64 == power;
+    let negated = f64::from_bits(z.to_bits() ^ (n.to_bits() << 63 & x.to_bits()));
+    let undefined = (x < 0.0) & (a < f64::INFINITY);
+    let z = selectd(whole, negated, selectd(undefined, f64::NAN, z));
+    selectd((x == 1.0) | (y == 0.0), 1.0, z) as f32
 }
 
 /// Returns the inverse error function, by Giles' approximation.

@@ -143,7 +143,7 @@ macro_rules! scalar_functions { ($callback:ident $($extra:tt)*) => { $callback! 
         /// The minimum, with the rules of `Max`.
         Min min Plain: arithmetic(Binary(min)).hlo("minimum");
         /// The first operand raised to the power of the second.
-        Pow pow Number: function(8.0, Binary(f64::powf)).ulps(1.0, 1.0).hlo("power");
+        Pow pow Number: function(1.5, Binary(f64::powf)).ulps(0.51, 1.0).hlo("power");
         /// The angle of the point (x, y) for the operands y and x.
         Atan2 atan2 Float: function(8.0, Binary(f64::atan2)).ulps(1.5, 1.0).hlo("atan2");
         /// The next representable number after the first operand, towards the second.

@@ -110,3 +110,57 @@ fn float64_functions_keep_their_bounds() {
         ulps64,
     );
 }
+
+/// Tests powers with finite results, and those of special values, with all exponents of the list.
+#[test]
+#[cfg_attr(miri, ignore = "asks how exact functions are, at many points")]
+fn powers_keep_their_bounds_and_special_values() {
+    let pow = |dtype, h| select_at(ScalarOp::Pow, dtype, dtype, h).unwrap();
+    let [few, many] = [97, 9973].map(|step| {
+        // exponents of up to 1.5 times that of the largest result, and bases near 1
+        let power = |i: usize| (i % 3000) as f64 - 1500.0;
+        let near = |i: usize| (i as f64 / 5000.0).powi(3) / 8.0;
+        (0..10_000usize)
+            .map(move |i| i * step % 10_000)
+            .map(move |i| [1.0 + near(i) * 0.99, power(i * 7) / 3.0])
+    });
+    let wide = (0..20_000).map(|i| {
+        let x = 2f64.powf((i % 290) as f64 - 149.0 + i as f64 * 0.37e-3);
+        [x, (i as f64 * 0.731).fract() * 260.0 / x.log2() - 130.0 / x.log2()]
+    });
+    let special = [
+        0.0,
+        1.0,
+        0.5,
+        2.0,
+        3.0,
+        0.3,
+        1e-45,
+        1e20,
+        16777215.0,
+        16777218.0,
+        8388607.5,
+        1e-300,
+        4503599627370495.5,
+        9007199254740991.0,
+        f64::INFINITY,
+        f64::NAN,
+    ];
+    let special = special.into_iter().flat_map(|x| [x, -x]);
+    let pairs: Vec<[f64; 2]> = special.clone().flat_map(|x| special.clone().map(move |y| [x, y])).collect();
+    let pairs: Vec<[f64; 2]> = pairs.into_iter().chain(few).chain(many).chain(wide).collect();
+    for h in levels().filter(|h| !h.stream) {
+        let [a, b] = [0, 1].map(|k| pairs.iter().map(|p| p[k]).collect::<Vec<f64>>());
+        for ((y, a), b) in call(pow(DType::F64, h), &a, &b, 0.0).into_iter().zip(&a).zip(&b) {
+            let exact = a.powf(*b);
+            assert!(ulps64(y, exact) <= 1.01 && (y != 0.0 || y.to_bits() == exact.to_bits()), "{a} {b} {y}");
+        }
+        let [a, b] = [a, b].map(|x| x.iter().map(|x| *x as f32).collect::<Vec<f32>>());
+        for ((y, a), b) in call(pow(DType::F32, h), &a, &b, 0f32).into_iter().zip(&a).zip(&b) {
+            let exact = (*a as f64).powf(*b as f64);
+            let rounded = exact as f32;
+            let sign = y.is_nan() || y.is_sign_negative() == rounded.is_sign_negative();
+            assert!(ulps32(y, exact) <= 0.51 && sign, "{a} {b} {y} {exact}");
+        }
+    }
+}
