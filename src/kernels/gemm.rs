@@ -8,14 +8,15 @@
 //! A product with a vector has a different order, which depends on its length and on which operand
 //! is contiguous.
 //!
-//! Products of integers and of complex numbers have no panels: the terms of each element are added
-//! in order.
+//! Products of integers and of complex numbers have no panels: the terms of each element of complex
+//! numbers are added in order, and those of integers in any order.
 //!
 //! The order depends on the shape of the complete product ([`ProductKind`]), not on the tile of it
 //! that a call computes.
 
 mod gemm_crate;
 mod gemv;
+mod packed;
 #[cfg(target_arch = "x86_64")]
 mod small_k;
 #[cfg(test)]
@@ -107,13 +108,13 @@ pub unsafe fn gemm(
     match dtype {
         DType::F32 => run!(floats, f32, by),
         DType::F64 => run!(floats, f64, by),
-        DType::C64 => run!(ints, Complex<f32>),
-        DType::C128 => run!(ints, Complex<f64>),
+        DType::C64 => run!(unblocked, Complex<f32>),
+        DType::C128 => run!(unblocked, Complex<f64>),
         // arithmetic wraps, so signed and unsigned integers give the same bits
-        DType::I8 | DType::U8 => run!(ints, u8),
-        DType::I16 | DType::U16 => run!(ints, u16),
-        DType::I32 | DType::U32 => run!(ints, u32),
-        DType::I64 | DType::U64 => run!(ints, u64),
+        DType::I8 | DType::U8 => run!(integers, u8),
+        DType::I16 | DType::U16 => run!(integers, u16),
+        DType::I32 | DType::U32 => run!(integers, u32),
+        DType::I64 | DType::U64 => run!(integers, u64),
         DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
     }
 }
@@ -253,9 +254,10 @@ trait GemmElement: Copy + 'static {
     }
 }
 macro_rules! ints {
-    ($($T:ident)*) => { $(
+    ($($T:ident $widest:literal)*) => { $(
         impl GemmElement for $T {
             const ZERO: $T = 0;
+            const WIDEST: u8 = $widest;
             #[inline(always)]
             fn plus(self, x: $T) -> $T { self.wrapping_add(x) }
             #[inline(always)]
@@ -263,7 +265,8 @@ macro_rules! ints {
         }
     )* };
 }
-ints!(i8 i16 i32 i64 u8 u16 u32 u64);
+// (only AVX-512 has an instruction that multiplies integers of 64 bits)
+ints!(u8 1 u16 1 u32 1 u64 2);
 macro_rules! floats {
     ($T:ident $($more:item)?) => {
         impl GemmElement for $T {
@@ -354,11 +357,20 @@ cpu::for_each_isa! {
     mod columns<T: GemmElement>(p: GemmProblem<T>) at L => columns_body::<T, L>(p);
 }
 
-/// Multiplies integers, whose sums do not depend on the order, or complex numbers.
+/// Multiplies integers, whose sums do not depend on the order.
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn ints<T: GemmElement>(_: ProductKind, p: GemmProblem<T>) {
+unsafe fn integers<T: packed::Integer>(way: ProductKind, p: GemmProblem<T>) {
+    // SAFETY: the caller upholds the contract of `gemm`, which is that of these functions too.
+    unsafe { if packed::pays(p.s) { packed::product(p) } else { unblocked(way, p) } }
+}
+
+/// Multiplies complex numbers, or small matrices of integers.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`].
+unsafe fn unblocked<T: GemmElement>(_: ProductKind, p: GemmProblem<T>) {
     // SAFETY: the caller upholds the contract of `gemm`, which is that of these functions too.
     unsafe {
         match ProductKind::for_shape(p.s.m, p.s.n) {

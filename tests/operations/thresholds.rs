@@ -24,6 +24,7 @@ const LIMITS: &[(&str, &str, Tested)] = &[
     ("gemm/gemv.rs", "MAX_IN_ORDER_TERMS", At("products")),
     ("gemm/gemv.rs", "MAX_SHORT_TERMS", At("products")),
     ("gemm/gemv.rs", "MAX_STRIP_BYTES", Exempt("it divides work, and sizes of one row are tested")),
+    ("gemm/packed.rs", "MIN_SIZE", At("products")),
     ("gemm/small_k.rs", "MAX_RESULT_ELEMENTS", At("products")),
     ("gemm/small_k.rs", "MAX_TERMS", At("products")),
     ("gather.rs", "MAX_BATCH_ROWS", At("gathers_and_scatters")),
@@ -198,6 +199,72 @@ fn products() {
         }
         for n in around(results / 4) {
             product(d, [4, 3, n]);
+        }
+        for m in around(limit("gemm/packed.rs", "MIN_SIZE")) {
+            product(d, [m, 300, 18]);
+            product(d, [18, m, 100]);
+        }
+    }
+}
+
+/// Tests that the first of equal extremes is found, or the first NaN, along rows and columns that
+/// are contiguous, reversed or every second one.
+#[test]
+fn first_extremes() {
+    for d in types().filter(|d| !d.is_complex()) {
+        for [m, n] in [[1, 1], [3, 70], [70, 3], [9, 513], [513, 17]] {
+            let nan = |k: usize| d.is_float() && k % 61 == 60 && (k / n) % 4 < 2;
+            let mut x = values(d, m * n, m);
+            x.iter_mut().enumerate().filter(|x| nan(x.0)).for_each(|x| x.1.0 = 9);
+            // (the reciprocal of 0 is infinite, and the difference of infinities is NaN)
+            let zeros: Vec<Value> = (0..m * n).map(|k| (i64::from(!nan(k)), 0)).collect();
+            let nans = if d.is_float() {
+                let y = 1.0 / array(d, &zeros);
+                &y - &y
+            } else {
+                array(d, &zeros) * 0
+            };
+            let x_nan = (array(d, &x) + nans).reshape([m, n]);
+            let first = |order: &dyn Fn(Value) -> i64, line: &mut dyn Iterator<Item = usize>| {
+                let keys: Vec<i64> = line.map(|k| if nan(k) { 99 } else { order(x[k]) }).collect();
+                let most = keys.iter().max().expect("a line has elements");
+                (keys.iter().position(|k| k == most).expect("it is there") as i64, 0)
+            };
+            for (sign, what) in [(1, "argmax"), (-1, "argmin")] {
+                let order = |v: Value| sign * v.0;
+                let rows = (0..m).map(|i| first(&order, &mut (0..n).map(|j| i * n + j))).collect();
+                let columns = (0..n).map(|j| first(&order, &mut (0..m).map(|i| i * n + j))).collect();
+                let back = (0..m).map(|i| first(&order, &mut (0..n).rev().map(|j| i * n + j))).collect();
+                let half = (0..m).map(|i| first(&order, &mut (0..n).step_by(2).map(|j| i * n + j))).collect();
+                let all: [Vec<Value>; 4] = [rows, columns, back, half];
+                let calls: [fn(&Array, &Array) -> Array; 8] = [
+                    |x, _| x.argmax(1),
+                    |x, _| x.argmax(0),
+                    |x, _| x.flip(1).argmax(1),
+                    |x, _| x.slice(ix![.., ..;2]).argmax(1),
+                    |x, _| x.argmin(1),
+                    |x, _| x.argmin(0),
+                    |x, _| x.flip(1).argmin(1),
+                    |x, _| x.slice(ix![.., ..;2]).argmin(1),
+                ];
+                for (wanted, f) in all.iter().zip(&calls[if sign == 1 { 0 } else { 4 }..]) {
+                    check(&format!("{what} of {m}×{n}"), d, (&x_nan, &x_nan), wanted, *f);
+                }
+            }
+        }
+    }
+}
+
+/// Tests operands that are read across their rows, in blocks of 64 rows and 512 columns at most.
+#[test]
+fn transposes() {
+    for d in types() {
+        for [m, n] in [[15, 40], [16, 16], [40, 15], [514, 65], [258, 130]] {
+            let (a, b) = (values(d, m * n, 0), values(d, m * n, 7919));
+            let pairs = b.iter().enumerate().map(|(k, y)| (a[k % m * n + k / m], y));
+            let wanted: Vec<Value> = pairs.map(|(x, y)| (x.0 + y.0, x.1 + y.1)).collect();
+            let (x, y) = (array(d, &a).reshape([m, n]), array(d, &b).reshape([n, m]));
+            check(&format!("transposed {m}×{n}"), d, (&x, &y), &wanted, |x, y| x.t() + y);
         }
     }
 }

@@ -95,6 +95,8 @@ fn products_of_matrices_add_in_one_order() {
         (130, 40, 3),
         (18, 28, 83),
         (66, 20, 70),
+        (13, 257, 33),
+        (4, 300, 66),
         (0, 3, 3),
         (3, 0, 3),
     ];
@@ -113,9 +115,10 @@ fn products_of_matrices_add_in_one_order() {
     }
     each::<f32>(DType::F32, |x| x as f32, sizes, step, test);
     each::<f64>(DType::F64, |x| x, sizes, step, test);
-    each::<i32>(DType::I32, |x| (x * 100.0) as i32, sizes, step, test);
-    each::<i64>(DType::I64, |x| (x * 1e18) as i64, sizes, step, test);
+    each::<u8>(DType::I8, |x| (x * 100.0) as i8 as u8, sizes, step, test);
     each::<u16>(DType::U16, |x| ((x + 0.5) * 4.0) as u16, sizes, step, test);
+    each::<u32>(DType::I32, |x| (x * 3e9) as i32 as u32, sizes, step, test);
+    each::<u64>(DType::I64, |x| (x * 1e19) as i64 as u64, sizes, step, test);
 }
 
 #[test]
@@ -135,9 +138,9 @@ fn products_with_vectors_are_near() {
             assert_eq!(added, was + got, "{name}: not dst + product");
         },
     );
-    each::<i16>(
+    each::<u16>(
         DType::I16,
-        |x| (x * 100.0) as i16,
+        |x| (x * 100.0) as i16 as u16,
         sizes,
         step,
         |name, was, got, added, terms| {

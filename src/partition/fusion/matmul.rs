@@ -91,7 +91,8 @@ pub(crate) fn matmul_flops_per_us(dtype: DType) -> f64 {
         DType::F32 => 110e3,
         _ if dtype.is_float() => 55e3,
         _ if dtype.is_complex() => 8e3,
-        _ => 4e3,
+        DType::I64 | DType::U64 => 8e3,
+        _ => 40e3,
     }
 }
 
