@@ -3,8 +3,9 @@
 //! Floats convert to integers by truncation towards zero, and saturate; NaN becomes 0. Conversion
 //! to bool is `!= 0`.
 
+use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
-use super::{SliceKernel, half_float::CHUNK_ELEMENTS};
+use super::half_float::{CHUNK_ELEMENTS, Half};
 use crate::core::DType;
 use crate::core::types::{f64_to_f32_odd, i128_to_f64_odd};
 use half::{bf16, f16};
@@ -116,48 +117,50 @@ impl<A: ConvertTo<D> + Copy + 'static, D: Copy + 'static> ElementFn for CastFn<A
     }
 }
 
-/// Converts 16-bit floats to float32 with the vector code of the `half` crate.
+/// The conversion of float32 to bfloat16, without branches.
+struct RoundToBf16;
+impl ElementFn for RoundToBf16 {
+    type A = f32;
+    type B = u8;
+    type C = u8;
+    type D = bf16;
+    const ARITY: usize = 1;
+    #[inline(always)]
+    fn f<const L: u8>(a: f32, _: u8, _: u8, _: &Constants) -> bf16 {
+        let x = a.to_bits();
+        let rounded = x.wrapping_add(0x7fff + (x >> 16 & 1));
+        bf16::from_bits((if a.is_nan() { x | 0x0040_0000 } else { rounded } >> 16) as u16)
+    }
+}
+
+/// Converts float16 to float32 with the vector code of the `half` crate.
 ///
 /// # Safety
-/// The caller upholds the contract of [`SliceKernel`], for an operand of type `H` and a result of
+/// The caller upholds the contract of [`SliceKernel`], for an operand of float16 and a result of
 /// float32.
-unsafe fn widen<H: super::half_float::Half>(
-    n: usize,
-    d: *mut u8,
-    a: *const u8,
-    _: *const u8,
-    _: *const u8,
-    _: &Constants,
-) {
+unsafe fn widen(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
     let mut wide = [0f32; CHUNK_ELEMENTS];
     // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
     unsafe {
         for at in (0..n).step_by(CHUNK_ELEMENTS) {
             let m = (n - at).min(CHUNK_ELEMENTS);
-            H::widen(std::slice::from_raw_parts(a.cast::<H>().add(at), m), &mut wide[..m]);
+            f16::widen(std::slice::from_raw_parts(a.cast::<f16>().add(at), m), &mut wide[..m]);
             std::ptr::copy_nonoverlapping(wide.as_ptr(), d.cast::<f32>().add(at), m);
         }
     }
 }
-/// Converts float32 to 16-bit floats with the vector code of the `half` crate.
+/// Converts float32 to float16 with the vector code of the `half` crate.
 ///
 /// # Safety
 /// The caller upholds the contract of [`SliceKernel`], for an operand of float32 and a result of
-/// type `H`.
-unsafe fn round<H: super::half_float::Half>(
-    n: usize,
-    d: *mut u8,
-    a: *const u8,
-    _: *const u8,
-    _: *const u8,
-    _: &Constants,
-) {
+/// float16.
+unsafe fn round(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
     // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
     unsafe {
         for at in (0..n).step_by(CHUNK_ELEMENTS) {
             let m = (n - at).min(CHUNK_ELEMENTS);
             let from = std::slice::from_raw_parts(a.cast::<f32>().add(at), m);
-            H::round_to(from, d.add(at * size_of::<H>()));
+            f16::round_to(from, d.add(at * size_of::<f16>()));
         }
     }
 }
@@ -209,10 +212,10 @@ pub(super) fn convert(of: DType, to: DType, h: KernelVariant) -> Option<SliceKer
     match (of, to) {
         (DType::C64, DType::C128) => return Some(narrow::<CastFn<Complex<f32>, Complex<f64>>>(h)),
         (DType::C128, DType::C64) => return Some(narrow::<CastFn<Complex<f64>, Complex<f32>>>(h)),
-        (DType::F16, DType::F32) => return Some(widen::<f16>),
-        (DType::BF16, DType::F32) => return Some(widen::<bf16>),
-        (DType::F32, DType::F16) => return Some(round::<f16>),
-        (DType::F32, DType::BF16) => return Some(round::<bf16>),
+        (DType::F16, DType::F32) => return Some(widen),
+        (DType::BF16, DType::F32) => return Some(narrow::<CastFn<bf16, f32>>(h)),
+        (DType::F32, DType::F16) => return Some(round),
+        (DType::F32, DType::BF16) => return Some(narrow::<RoundToBf16>(h)),
         _ => {}
     }
     match of {

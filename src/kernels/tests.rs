@@ -154,6 +154,16 @@ fn conversions_cut_and_saturate() {
         // tie
         let x = [1.0 + 1.0 / 256.0 + 1e-12];
         assert_eq!(call(half, &x, &x, bf16::ZERO), [bf16::from_f32(1.0078125)]);
+        let (narrow, wide) =
+            (convert::convert(DType::F32, DType::BF16, h), convert::convert(DType::BF16, DType::F32, h));
+        // floats of all kinds, and ties
+        let x: Vec<f32> =
+            samples().into_iter().chain((0..0x20000).map(|k| f32::from_bits(k << 15))).collect();
+        for (x, y) in x.iter().zip(call(narrow.unwrap(), &x, &x, bf16::ZERO)) {
+            assert_eq!(y.to_bits(), bf16::from_f32(*x).to_bits(), "{x}");
+            let back = call(wide.unwrap(), &[y], &[y], 0f32)[0];
+            assert!(back.to_bits() == y.to_f32().to_bits() || x.is_nan() && back.is_nan(), "{x}");
+        }
     }
     for of in DType::all() {
         for to in DType::all() {
