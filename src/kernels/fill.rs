@@ -1,7 +1,7 @@
 //! Kernels that fill a buffer: constants, broadcasts, strided reads and counters.
 
-use super::SliceKernel;
 use super::elementwise::{Constants, uninit_slice};
+use super::{SliceKernel, TransposeBlock};
 use std::mem::MaybeUninit;
 
 /// Repeats the element at `a`.
@@ -26,6 +26,46 @@ unsafe fn gather<T: Copy>(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *
         let (d, a) = (d.cast::<T>(), a.cast::<T>());
         for i in 0..n {
             *d.add(i) = *a.offset(i as isize * step);
+        }
+    }
+}
+
+/// The number of columns before it is read that an operand of [`transpose`] is prefetched.
+const PREFETCH_COLUMNS: usize = 16;
+/// The number of rows that are copied together.
+const STRIP_ROWS: usize = 8;
+
+/// Copies a matrix of contiguous columns into contiguous rows.
+///
+/// # Safety
+/// The caller upholds the contract of [`TransposeBlock`].
+unsafe fn transpose<T: Copy>(
+    (rows, columns): (usize, usize),
+    d: *mut u8,
+    row_bytes: usize,
+    a: *const u8,
+    step: isize,
+) {
+    for j in 0..columns {
+        let at = |j: usize| a.wrapping_offset(j as isize * step);
+        super::gather::prefetch(at(j + PREFETCH_COLUMNS), rows * size_of::<T>());
+        let (from, to) = (at(j).cast::<T>(), d.cast::<T>().wrapping_add(j));
+        let whole = rows / STRIP_ROWS * STRIP_ROWS;
+        let put = |i: usize, x: T| {
+            // SAFETY: row `i` has `columns` elements (caller contract).
+            unsafe { to.byte_add(i * row_bytes).write(x) }
+        };
+        // SAFETY: column `j` has `rows` elements (caller contract).
+        unsafe {
+            for i in (0..whole).step_by(STRIP_ROWS) {
+                let strip = from.add(i).cast::<[T; STRIP_ROWS]>().read();
+                for (k, x) in strip.into_iter().enumerate() {
+                    put(i + k, x);
+                }
+            }
+            for i in whole..rows {
+                put(i, from.add(i).read());
+            }
         }
     }
 }
@@ -67,6 +107,17 @@ pub(super) fn gather_of(size: usize) -> Option<SliceKernel> {
         4 => gather::<u32>,
         8 => gather::<u64>,
         16 => gather::<[u64; 2]>,
+        _ => return None,
+    })
+}
+/// Returns the kernel that transposes a block; the size of an element is in bytes.
+pub(super) fn transpose_of(size: usize) -> Option<TransposeBlock> {
+    Some(match size {
+        1 => transpose::<u8>,
+        2 => transpose::<u16>,
+        4 => transpose::<u32>,
+        8 => transpose::<u64>,
+        16 => transpose::<[u64; 2]>,
         _ => return None,
     })
 }

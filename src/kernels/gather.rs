@@ -148,7 +148,7 @@ fn prefetch_line<const LEVEL: u8>(at: *const u8) {
 
 /// Prefetches these bytes into the first-level cache, up to a limit.
 #[inline(always)]
-fn prefetch(at: *const u8, bytes: usize) {
+pub(super) fn prefetch(at: *const u8, bytes: usize) {
     for line in (0..bytes.min(8 * CACHE_LINE_BYTES)).step_by(CACHE_LINE_BYTES) {
         prefetch_line::<1>(at.wrapping_add(line));
     }

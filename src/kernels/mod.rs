@@ -205,6 +205,17 @@ pub fn fill(size: usize) -> Option<SliceKernel> {
 
 /// Returns true if row kernels should prefetch rows even when everything else they use is cached.
 ///
+/// Copies a matrix of contiguous columns, `step` bytes apart from `a` on, into contiguous rows,
+/// `row_bytes` apart from `d` on.
+///
+/// The caller upholds: the elements at `a` are initialized, and those at `d` are writable and do
+/// not overlap them.
+pub type TransposeBlock = unsafe fn((usize, usize), d: *mut u8, row_bytes: usize, a: *const u8, step: isize);
+
+/// Returns the kernel that transposes a block of elements of `size` bytes.
+pub fn transpose_block(size: usize) -> Option<TransposeBlock> {
+    fill::transpose_of(size)
+}
 /// This was 1.35x faster for logsumexp on an AVX2 processor, and slightly slower on an AVX-512 one.
 pub fn prefetches_early() -> bool {
     cfg!(target_arch = "x86_64") && cpu::level() == IsaLevel::Avx2

@@ -1,5 +1,6 @@
 //! Elementwise groups: tile programs whose tasks are ranges of one dimension.
 
+use super::codegen::blocks::BLOCK_ROWS;
 use super::codegen::interpreter::{self, Scratch};
 use super::codegen::segments::{self, CodegenRequest};
 use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
@@ -43,6 +44,7 @@ pub(crate) fn bind(
     let ask = CodegenRequest { order: &order, stream, alias: None, overwrites: over, slot_base: base };
     let mut tiles = segments::tile_program(g, group, &ask)?;
     tiles.collapse_dims();
+    tiles.transposed_dim = tiles.find_transposed_dim();
     let cost_us = estimate_cost_us(&tiles);
     let workers = thread_pool::thread_pool().num_workers() as i64;
     let requested_tasks = match in_loop {
@@ -55,7 +57,12 @@ pub(crate) fn bind(
         true => 0,
         false => (0..tiles.rank).max_by_key(|d| tiles.ext[*d]).unwrap_or(0),
     };
-    let quantum = if split_dim == tiles.rank - 1 { 512 } else { 1 };
+    let quantum = match split_dim {
+        d if d == tiles.rank - 1 => 512,
+        // (a task has whole blocks of rows, if all workers have a task)
+        d if tiles.transposed_dim == Some(d) && tiles.ext[d] >= workers * BLOCK_ROWS => BLOCK_ROWS,
+        _ => 1,
+    };
     let step = ((tiles.ext[split_dim] + requested_tasks - 1) / requested_tasks).max(1);
     let task_indices = (step + quantum - 1) / quantum * quantum;
     Ok(ElementwiseKernel { tiles, split_dim, task_indices, cost_us })

@@ -1,7 +1,7 @@
 //! Emits the instructions of a cell (see `segments`): assigns registers, and adds loads and stores.
 
 use super::cell::{CellCode, DeferredStore, NodePlan, NodeTarget};
-use super::tile_program::{Instruction, TileProgram, TileSegment, TileStep, WeightedSumInstr};
+use super::tile_program::{Instruction, StridedLoad, TileProgram, TileSegment, TileStep, WeightedSumInstr};
 use super::values::{ExprGraph, ExprNode, InstrOp, MemAccess, POSITION_SLOT, instr_ns_per_element};
 use super::{interpreter, peephole::FusedPair, weighted_sum::WeightedTerms};
 use crate::core::{DType, Error, Result};
@@ -67,6 +67,7 @@ impl Emitter {
             hi: 0,
             row_code: Vec::new(),
             tile_code: Vec::new(),
+            strided_loads: Vec::new(),
             mems: Vec::new(),
             result: 0,
             fusible_reduction: None,
@@ -161,7 +162,13 @@ impl Emitter {
             }
             ExprNode::Mem(m) => {
                 let (f, s) = (kernels::gather(size).ok_or_else(missing_load)?, self.mem_operand(m));
-                let d = self.target_operand(to.direct);
+                let d = self.alloc_register();
+                self.segment.strided_loads.push(StridedLoad {
+                    step: self.segment.tile_code.len(),
+                    mem: usize::from(s & !MEMORY_FLAG),
+                    register: d,
+                    transpose: kernels::transpose_block(size).ok_or_else(missing_load)?,
+                });
                 let step = (m.strides[cell.last] / i64::from(m.element_bytes)) as f64;
                 self.push_instr(Instruction {
                     kernel: f,

@@ -1,5 +1,6 @@
 //! The interpreter of tile programs, which the lock-step and threads engines share.
 
+use super::blocks;
 use super::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileSegment, TileStep};
 use super::values::{MemAccess, POSITION_SLOT};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
@@ -181,15 +182,25 @@ pub(crate) unsafe fn execute_instr(i: &Instruction, table: &[*mut u8], n: i64) {
 #[inline(always)]
 pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64) {
     for step in code {
-        // SAFETY: the operands satisfy the contract of the step's kernel for `n` elements (caller
-        // contract).
-        unsafe {
-            match step {
-                TileStep::Instr(i) => execute_instr(i, table, n),
-                TileStep::WeightedSum(i) => {
-                    let s = i.srcs.map(|k| table[k as usize].cast_const());
-                    (i.kernel)(n as usize, table[i.dst as usize], &s, &i.factors)
-                }
+        // SAFETY: the caller upholds the contract for this step.
+        unsafe { execute_step(step, table, n) }
+    }
+}
+
+/// Runs a step on `n` elements.
+///
+/// # Safety
+/// The operands of the step in `table` satisfy the contract of its kernel for `n` elements.
+#[inline(always)]
+pub(super) unsafe fn execute_step(step: &TileStep, table: &[*mut u8], n: i64) {
+    // SAFETY: the operands satisfy the contract of the step's kernel for `n` elements (caller
+    // contract).
+    unsafe {
+        match step {
+            TileStep::Instr(i) => execute_instr(i, table, n),
+            TileStep::WeightedSum(i) => {
+                let s = i.srcs.map(|k| table[k as usize].cast_const());
+                (i.kernel)(n as usize, table[i.dst as usize], &s, &i.factors)
             }
         }
     }
@@ -201,7 +212,7 @@ pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64)
 /// # Safety
 /// The operands of each instruction in `table` satisfy the contract of its kernel for `n` elements.
 #[inline(always)]
-unsafe fn execute_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
+pub(super) unsafe fn execute_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
     for i in s.row_code.iter().filter(|i| first || i.srcs[0] != i.dst) {
         // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller contract).
         unsafe { execute_instr(i, table, n) }
@@ -368,6 +379,13 @@ unsafe fn run_boxes(t: &TileProgram, base: &[*mut u8], lo: &LoopVec, hi: &LoopVe
             continue;
         }
         let start = x;
+        if let (Some(along), [s]) = (t.transposed_dim, &b.segments[..]) {
+            (x[last], end[last]) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
+            // SAFETY: the box is within the program's, for which the caller upholds the contract.
+            if unsafe { blocks::run_blocks(t, s, along, base, (&x, &end), table) } {
+                continue;
+            }
+        }
         // the rows of a single segment run together
         let many = if last > 0 { end[last - 1] - start[last - 1] } else { 1 };
         let together = b.segments.len() == 1 && many > 1;

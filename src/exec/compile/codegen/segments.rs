@@ -73,6 +73,7 @@ pub(crate) fn tile_program(
         num_registers: 0,
         max_operands: 0,
         tile_elements: emit::MAX_TILE_ELEMENTS,
+        transposed_dim: None,
         stream: ask.stream,
         ns_per_element: 0.0,
     };

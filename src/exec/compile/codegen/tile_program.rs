@@ -2,7 +2,7 @@
 
 use super::values::{MemAccess, POSITION_SLOT, SlotAccess};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
-use crate::kernels::{FoldInput, MAX_TERMS, SliceKernel, TermFactors, WeightedSumKernel};
+use crate::kernels::{FoldInput, MAX_TERMS, SliceKernel, TermFactors, TransposeBlock, WeightedSumKernel};
 
 /// The maximum number of elements of a tile.
 pub(crate) const MAX_TILE_ELEMENTS: i64 = 512;
@@ -67,7 +67,7 @@ pub(crate) enum TileStep {
 
 impl TileStep {
     /// Returns the operand that is written.
-    fn dst(&self) -> u16 {
+    pub(super) fn dst(&self) -> u16 {
         match self {
             TileStep::Instr(i) => i.dst,
             TileStep::WeightedSum(i) => i.dst,
@@ -83,6 +83,19 @@ impl TileStep {
     }
 }
 
+/// A step that loads elements which are not contiguous along the innermost dimension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StridedLoad {
+    /// The number of the step in the code of a tile.
+    pub(super) step: usize,
+    /// The number of the memory access in the segment.
+    pub(super) mem: usize,
+    /// The register that it writes.
+    pub(super) register: u16,
+    /// The kernel that loads a block of such elements.
+    pub(super) transpose: TransposeBlock,
+}
+
 /// The code of an interval of the innermost index.
 #[derive(Clone, Debug)]
 pub(crate) struct TileSegment {
@@ -94,6 +107,8 @@ pub(crate) struct TileSegment {
     pub(crate) row_code: Vec<Instruction>,
     /// The code that runs for each tile.
     pub(crate) tile_code: Vec<TileStep>,
+    /// The steps of `tile_code` that load elements which are not contiguous.
+    pub(crate) strided_loads: Vec<StridedLoad>,
     /// The memory accesses.
     pub(crate) mems: Vec<MemAccess>,
     /// The operand that holds the value if the segment stores nothing.
@@ -142,6 +157,8 @@ pub(crate) struct TileProgram {
     pub(crate) max_operands: usize,
     /// The number of elements of a tile.
     pub(crate) tile_elements: i64,
+    /// The dimension along which transposed operands are read in blocks of rows.
+    pub(crate) transposed_dim: Option<usize>,
     /// True if results are stored past the caches, so that a fence must follow.
     pub(crate) stream: bool,
     /// The approximate cost, in nanoseconds per element.
