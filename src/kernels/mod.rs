@@ -43,7 +43,7 @@ pub use elementwise::fence;
 pub use fill::count;
 pub use gather::{
     CACHE_LINE_BYTES, CombineElementsAt, CombineRowsAt, FindRows, FoundRows, IndexSpec, MAX_BATCH_ROWS,
-    copy_rows_at, prefetch_l2,
+    copy_rows_at, gather_elements, prefetch_l2,
 };
 pub use index_filter::{CombinePicked, IndexFilter, MAX_PICKED_ROWS, PickedRows};
 pub use reduce::MergeStack;

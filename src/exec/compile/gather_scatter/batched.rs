@@ -24,6 +24,8 @@ pub(super) struct BatchedRows {
     pub(super) filter_indices: Option<IndexFilter>,
     /// The kernel that combines single elements whose indices were selected.
     combine_filtered: Option<CombinePicked>,
+    /// True if single elements are copied in one loop.
+    gathers_elements: bool,
 }
 
 impl BatchedRows {
@@ -60,6 +62,9 @@ impl BatchedRows {
             combine_elements: one,
             filter_indices: pick.filter(|_| few),
             combine_filtered: picked,
+            gathers_elements: matches!(&k.indices[..], [m] if matches!(m.dtype, DType::I32 | DType::I64))
+                && !k.is_scatter()
+                && k.num_loops == q,
         })
     }
     /// Copies rows of `row` elements, or combines them with those of the result.
@@ -202,6 +207,31 @@ impl GatherScatterKernel {
         let out = base[self.out as usize].wrapping_offset(part.out_offset as isize);
         let src = base[self.src_slot as usize]
             .wrapping_offset((self.src_offset + part.operand_offsets[0]) as isize);
+        if quick.gathers_elements
+            && let [m] = &self.indices[..]
+        {
+            let reach = m.bounds((0, i64::MAX));
+            return self.for_each_run((&[0; MAX_LOOPS], &self.ext), (a, e), |x, run| {
+                let (numbers, [out, src]) = self.run_addresses(m, x, [out, src], base);
+                let [step, to, from] =
+                    [&m.strides, &self.dst_strides, &self.src_strides].map(|st| st[last] as isize);
+                let (ends, fill) = ((out, to), T::from_bits(self.fill_bits));
+                // SAFETY: there are indices for all queries, and the elements are within their
+                // values (caller contract).
+                unsafe {
+                    let numbers = (numbers.cast_const(), step);
+                    kernels::gather_elements(
+                        m.dtype,
+                        run as usize,
+                        numbers,
+                        &reach,
+                        ends,
+                        (src.cast_const(), from),
+                        fill,
+                    )
+                }
+            });
+        }
         let (to, from) = (even_offsets(self.dst_strides[last]), even_offsets(self.src_strides[last]));
         let mut rows = |b: QueryBatch<'_>| {
             let (out, src) =
