@@ -1,6 +1,9 @@
 //! Functions on float32 and float64.
 
-use super::elementwise::{BroadcastFn, Constants, ElementFn, KernelVariant, element_fn, pick, plain, scalar};
+use super::cpu::{IsaLevel, for_each_isa};
+use super::elementwise::{
+    BroadcastFn, Constants, ElementFn, KernelVariant, element_fn, pick, plain, scalar, uninit_slice,
+};
 use super::{BroadcastOp, SliceKernel, math64};
 use crate::core::ScalarOp;
 use std::marker::PhantomData;
@@ -215,6 +218,52 @@ pub(super) fn scaled_sum<T: FloatElement>(terms: usize, how: KernelVariant) -> O
 }
 pub(super) fn mul_add<T: FloatElement>(how: KernelVariant) -> SliceKernel {
     pick::<MulAdd<T>>(how)
+}
+
+/// Runs [`BroadcastOp::ExtremeIndex`].
+///
+/// # Safety
+/// The caller upholds the contract of [`SliceKernel`], where `b` is a single element if `k[2]` is
+/// not 0, and `c` is an index instead of a pointer. Results are int32.
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+unsafe fn extreme_index_body<T: FloatElement>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    c: *const u8,
+    k: &Constants,
+) {
+    let (first, end, step) = (c.addr() as i32, k[0] as i32, k[1] as i32);
+    let index = |x: T, best: T, i: usize| {
+        let index = first.wrapping_add(step.wrapping_mul(i as i32));
+        if (x == best) | (x != x) { index } else { end }
+    };
+    // SAFETY: `a` has `n` elements, `b` has `n` or one, and `d` has space for `n` int32 numbers
+    // apart from them (caller contract).
+    unsafe {
+        let (d, a) = (uninit_slice::<i32>(d, n), std::slice::from_raw_parts(a.cast::<T>(), n));
+        if k[2] != 0.0 {
+            let best = *b.cast::<T>();
+            for (i, (d, x)) in d.iter_mut().zip(a).enumerate() {
+                d.write(index(*x, best, i));
+            }
+        } else {
+            let b = std::slice::from_raw_parts(b.cast::<T>(), n);
+            for (i, (d, (x, best))) in d.iter_mut().zip(a.iter().zip(b)).enumerate() {
+                d.write(index(*x, *best, i));
+            }
+        }
+    }
+}
+for_each_isa! {
+    mod extreme_index_at<T: FloatElement>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) at L
+        => extreme_index_body::<T>(n, d, a, b, c, k);
+}
+/// Returns the kernel of [`BroadcastOp::ExtremeIndex`].
+pub(super) fn extreme_index<T: FloatElement>(level: IsaLevel) -> SliceKernel {
+    extreme_index_at::at::<T>(level)
 }
 
 /// Returns the kernel of a float32 function in which some operands are a single element.

@@ -165,15 +165,25 @@ pub enum BroadcastOp {
     LinMul,
     /// The exponential of `k0·a + k1·b`.
     ExpLin,
+    /// The int32 index of an element that equals the extreme `b` or is NaN; `k0` for the others.
+    /// The address of `c` is the index of the first element, and `k1` the step to the next one;
+    /// `k2` is not 0 if `b` is a single element.
+    ExtremeIndex,
 }
 
-/// Returns the kernel of a float32 function in which some operands are a single element.
+/// Returns the kernel of a function in which some operands may be a single element, for float32
+/// and, for [`BroadcastOp::ExtremeIndex`], float64.
 ///
 /// Bit 1 of `same` is set if the second operand is a single element, bit 2 if the third is. The
 /// results are those for an operand that repeats the element. With `stream`, stores are
 /// non-temporal where that is faster.
 pub fn broadcast_kernel(op: BroadcastOp, same: u8, dtype: DType, stream: bool) -> Option<SliceKernel> {
-    if dtype == DType::F32 { float::broadcast_kernel(op, same, variant(stream)) } else { None }
+    match (op, dtype) {
+        (BroadcastOp::ExtremeIndex, DType::F32) => Some(float::extreme_index::<f32>(cpu::level())),
+        (BroadcastOp::ExtremeIndex, DType::F64) => Some(float::extreme_index::<f64>(cpu::level())),
+        (_, DType::F32) => float::broadcast_kernel(op, same, variant(stream)),
+        _ => None,
+    }
 }
 
 /// Returns the kernel of a sum of `terms` scaled operands, for float32 and float64.
@@ -195,16 +205,6 @@ pub fn splat(size: usize) -> Option<SliceKernel> {
 pub fn gather(size: usize) -> Option<SliceKernel> {
     fill::gather_of(size)
 }
-/// Returns the kernel that repeats a constant of `size` bytes.
-///
-/// The constant is in the low bits of `k[0]` (see [`constant`]). For elements of 16 bytes, the
-/// second half is `k[1]`. The kernel reads no operand.
-pub fn fill(size: usize) -> Option<SliceKernel> {
-    fill::fill_of(size)
-}
-
-/// Returns true if row kernels should prefetch rows even when everything else they use is cached.
-///
 /// Copies a matrix of contiguous columns, `step` bytes apart from `a` on, into contiguous rows,
 /// `row_bytes` apart from `d` on.
 ///
@@ -216,6 +216,16 @@ pub type TransposeBlock = unsafe fn((usize, usize), d: *mut u8, row_bytes: usize
 pub fn transpose_block(size: usize) -> Option<TransposeBlock> {
     fill::transpose_of(size)
 }
+/// Returns the kernel that repeats a constant of `size` bytes.
+///
+/// The constant is in the low bits of `k[0]` (see [`constant`]). For elements of 16 bytes, the
+/// second half is `k[1]`. The kernel reads no operand.
+pub fn fill(size: usize) -> Option<SliceKernel> {
+    fill::fill_of(size)
+}
+
+/// Returns true if row kernels should prefetch rows even when everything else they use is cached.
+///
 /// This was 1.35x faster for logsumexp on an AVX2 processor, and slightly slower on an AVX-512 one.
 pub fn prefetches_early() -> bool {
     cfg!(target_arch = "x86_64") && cpu::level() == IsaLevel::Avx2

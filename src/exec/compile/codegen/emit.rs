@@ -234,13 +234,18 @@ impl Emitter {
     fn push_pair(&mut self, cell: &CellCode<'_>, i: usize, p: &FusedPair, d: u16, past: bool) -> Result<()> {
         let (ExprNode::Instr { op, from, .. }, dtype) = cell.expr.nodes[i] else { return Ok(()) };
         for (j, a) in p.args[..p.num_args as usize].iter().enumerate() {
-            if p.broadcast_mask >> j & 1 == 0 {
+            if let (BroadcastOp::ExtremeIndex, ExprNode::Position(m)) =
+                (p.fun, cell.expr.nodes[*a as usize].0)
+            {
+                self.operands[*a as usize] = self.mem_operand(MemAccess { slot: POSITION_SLOT, ..m });
+            } else if p.broadcast_mask >> j & 1 == 0 {
                 self.full_operand(*a);
             }
         }
         // (if the operand has been repeated, its first element is read)
-        let f = kernels::broadcast_kernel(p.fun, p.broadcast_mask, dtype, past)
-            .ok_or_else(|| missing_kernel(p.fun, dtype, dtype))?;
+        let f =
+            kernels::broadcast_kernel(p.fun, p.broadcast_mask, cell.expr.nodes[p.args[0] as usize].1, past)
+                .ok_or_else(|| missing_kernel(p.fun, dtype, dtype))?;
         let (srcs, [p0, p1, p2]) = (p.args.map(|a| self.operands[a as usize]), p.consts.map(f64::from_bits));
         self.push_instr(Instruction { kernel: f, dst: d, srcs, consts: [p0, p1, p2, 0.0] });
         if p.fun == BroadcastOp::ExpLin && cell.is_only_result(i) {

@@ -1,4 +1,5 @@
-//! Fuses a linear combination of a row and a row scalar with its only reader.
+//! Fuses a linear combination of a row and a row scalar with its only reader, and the operations
+//! by which `argmax` finds the indices of extremes.
 //!
 //! A *row scalar* is one element that is used for a full row: the maximum in `exp(x − max)`, for
 //! example. The linear combination is `k0·row + k1·scalar`, often a difference; its reader is a
@@ -11,7 +12,7 @@ use crate::core::DType;
 use crate::ir::program::ScalarOp;
 use crate::kernels::{self, BroadcastOp};
 
-/// A sum of two products, fused with the operation that reads it.
+/// An operation, fused with those that compute some of its operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FusedPair {
     /// The operation.
@@ -53,6 +54,11 @@ pub(crate) fn find_pairs(
     };
     let mut found = vec![None; expr.nodes.len()];
     for i in (0..expr.nodes.len()).filter(|i| uses[*i] > 0) {
+        if let Some((pair, absorbed)) = extreme_index(expr, uses, last, i) {
+            absorbed.into_iter().for_each(|x| gone[x as usize] = true);
+            found[i] = Some(pair);
+            continue;
+        }
         let (ExprNode::Instr { op: InstrOp::Scalar(fun), args: [x, y, _], .. }, false) =
             (expr.nodes[i].0, gone[i])
         else {
@@ -79,4 +85,35 @@ pub(crate) fn find_pairs(
         }
     }
     found
+}
+
+/// Matches the node `select(x == best or x != x, index, end)`, where the index is a loop position
+/// as int32 and the end is a constant. Returns the fused operation, and the nodes that it absorbs.
+fn extreme_index(expr: &ExprGraph, uses: &[u32], last: usize, i: usize) -> Option<(FusedPair, [u32; 5])> {
+    let instr = |x: u32, op: ScalarOp| match expr.nodes[x as usize] {
+        (ExprNode::Instr { op: InstrOp::Scalar(o), args, .. }, dtype) if o == op => Some((args, dtype)),
+        _ => None,
+    };
+    let ([mask, index, end], DType::I32) = instr(i as u32, ScalarOp::Select)? else { return None };
+    let ([equal, nan, _], _) = instr(mask, ScalarOp::Or)?;
+    let (([x, best, _], _), ([y, z, _], _)) = (instr(equal, ScalarOp::Eq)?, instr(nan, ScalarOp::Ne)?);
+    let ([position, ..], _) = instr(index, ScalarOp::Convert)?;
+    let dtype = expr.nodes[x as usize].1;
+    let absorbed = [mask, equal, nan, index, position];
+    let (ExprNode::Position(m), ExprNode::Const(end)) =
+        (expr.nodes[position as usize].0, expr.nodes[end as usize].0)
+    else {
+        return None;
+    };
+    let one = matches!(expr.nodes[best as usize].0, ExprNode::Mem(m) if m.strides[last] == 0);
+    let broadcast_mask = if one { 2 } else { 0 };
+    let fits = (x, x) == (y, z)
+        && absorbed.iter().all(|x| uses[*x as usize] == 1)
+        && kernels::broadcast_kernel(BroadcastOp::ExtremeIndex, broadcast_mask, dtype, false).is_some();
+    let consts = [f64::from(end as i32), m.strides[last] as f64, f64::from(broadcast_mask)].map(f64::to_bits);
+    let args = [x, best, position];
+    fits.then_some((
+        FusedPair { fun: BroadcastOp::ExtremeIndex, args, num_args: 3, consts, broadcast_mask },
+        absorbed,
+    ))
 }
