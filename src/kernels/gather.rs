@@ -4,10 +4,12 @@
 //! combines the rows. Rows are far apart in memory, so each one is prefetched some time before it
 //! is used; otherwise every row would wait for memory.
 
-use super::elementwise::uninit_slice;
+mod elements;
+
 use super::reduce::CombineOp;
 use crate::core::DType;
 use crate::kernels::cpu::{IsaLevel, for_each_isa, up_to_level};
+pub use elements::gather_elements;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// The maximum number of rows in a batch.
@@ -294,77 +296,6 @@ pub(super) fn one<M: CombineOp>(dtype: DType) -> Option<CombineElementsAt> {
         DType::I32 => Some(one_body::<i32, M>),
         DType::I64 => Some(one_body::<i64, M>),
         _ => None,
-    }
-}
-
-/// Copies single elements, selected by `n` indices, in a single loop.
-///
-/// `numbers`, `dst` and `src` are pairs of a pointer and a distance in bytes, by which they advance
-/// after each index. Where there is no row, the copy is `fill`. The element is read first, at the
-/// nearest valid index, and then selected: the loop has no branches, so that many reads are in
-/// flight at the same time.
-///
-/// # Safety
-/// `numbers` points to `n` indices of type `index`, and `dst` to space for `n` elements; for each
-/// index, the elements that valid ones select at `src` are in memory, and are not at `dst`.
-///
-/// # Panics
-/// If `index` is neither int32 nor int64, or if the task owns only some of the rows.
-pub unsafe fn gather_elements<W: Copy>(
-    index: DType,
-    n: usize,
-    numbers: (*const u8, isize),
-    r: &IndexSpec,
-    dst: (*mut u8, isize),
-    src: (*const u8, isize),
-    fill: W,
-) {
-    assert_eq!(r.owned_rows, (0, i64::MAX), "a gather reads all rows");
-    // SAFETY: the caller upholds the contract, which is that of these functions too.
-    unsafe {
-        match index {
-            DType::I32 => gather_elements_body::<i32, W>(n, numbers, r, dst, src, fill),
-            DType::I64 => gather_elements_body::<i64, W>(n, numbers, r, dst, src, fill),
-            _ => panic!("no indices of {index}"),
-        }
-    }
-}
-
-/// Copies single elements, selected by indices of type `T`.
-///
-/// # Safety
-/// The caller upholds the contract of [`gather_elements`].
-unsafe fn gather_elements_body<T: IndexInt, W: Copy>(
-    n: usize,
-    (numbers, step): (*const u8, isize),
-    r: &IndexSpec,
-    (dst, to): (*mut u8, isize),
-    (src, from): (*const u8, isize),
-    fill: W,
-) {
-    let (unit, size) = (r.row_stride as isize, size_of::<W>() as isize);
-    let element = |src: *const u8, number: T| {
-        let number = r.resolve_negative(number.to_i64());
-        let index = number.min(r.max_index).max(0);
-        // SAFETY: the element of a valid index is in memory (caller contract).
-        let x = unsafe { *src.wrapping_offset(index as isize * unit).cast::<W>() };
-        if r.clip | (index == number) { x } else { fill }
-    };
-    // SAFETY: there are `n` indices, and space for `n` elements (caller contract).
-    unsafe {
-        if r.max_index < 0 {
-            (0..n as isize).for_each(|k| dst.wrapping_offset(k * to).cast::<W>().write(fill));
-        } else if (step, to, from) == (size_of::<T>() as isize, size, 0) {
-            let numbers = from_raw_parts(numbers.cast::<T>(), n);
-            for (number, to) in numbers.iter().zip(uninit_slice::<W>(dst, n)) {
-                to.write(element(src, *number));
-            }
-        } else {
-            for_each_spaced(n, numbers, step, |k, number: T| {
-                let [to, from] = [to, from].map(|step| k as isize * step);
-                dst.wrapping_offset(to).cast::<W>().write(element(src.wrapping_offset(from), number));
-            });
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Elementwise groups: tile programs whose tasks are ranges of one dimension.
 
-use super::codegen::blocks::BLOCK_ROWS;
+use super::codegen::interpreter::blocks::BLOCK_ROWS;
 use super::codegen::interpreter::{self, Scratch};
 use super::codegen::segments::{self, CodegenRequest};
 use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};

@@ -1,6 +1,7 @@
 //! The interpreter of tile programs, which the lock-step and threads engines share.
 
-use super::blocks;
+pub(crate) mod blocks;
+
 use super::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileSegment, TileStep};
 use super::values::{MemAccess, POSITION_SLOT};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
@@ -192,7 +193,7 @@ pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64)
 /// # Safety
 /// The operands of the step in `table` satisfy the contract of its kernel for `n` elements.
 #[inline(always)]
-pub(super) unsafe fn execute_step(step: &TileStep, table: &[*mut u8], n: i64) {
+unsafe fn execute_step(step: &TileStep, table: &[*mut u8], n: i64) {
     // SAFETY: the operands satisfy the contract of the step's kernel for `n` elements (caller
     // contract).
     unsafe {
@@ -212,7 +213,7 @@ pub(super) unsafe fn execute_step(step: &TileStep, table: &[*mut u8], n: i64) {
 /// # Safety
 /// The operands of each instruction in `table` satisfy the contract of its kernel for `n` elements.
 #[inline(always)]
-pub(super) unsafe fn execute_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
+unsafe fn execute_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
     for i in s.row_code.iter().filter(|i| first || i.srcs[0] != i.dst) {
         // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller contract).
         unsafe { execute_instr(i, table, n) }

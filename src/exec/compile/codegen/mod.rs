@@ -1,6 +1,5 @@
 //! Code generation: from fused elementwise operations to tile programs, and their interpreter.
 
-pub(crate) mod blocks;
 mod cell;
 pub(crate) mod emit;
 pub(crate) mod interpreter;

@@ -67,7 +67,7 @@ pub(crate) enum TileStep {
 
 impl TileStep {
     /// Returns the operand that is written.
-    pub(super) fn dst(&self) -> u16 {
+    pub(crate) fn dst(&self) -> u16 {
         match self {
             TileStep::Instr(i) => i.dst,
             TileStep::WeightedSum(i) => i.dst,
@@ -87,13 +87,13 @@ impl TileStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StridedLoad {
     /// The number of the step in the code of a tile.
-    pub(super) step: usize,
+    pub(crate) step: usize,
     /// The number of the memory access in the segment.
-    pub(super) mem: usize,
+    pub(crate) mem: usize,
     /// The register that it writes.
-    pub(super) register: u16,
+    pub(crate) register: u16,
     /// The kernel that loads a block of such elements.
-    pub(super) transpose: TransposeBlock,
+    pub(crate) transpose: TransposeBlock,
 }
 
 /// The code of an interval of the innermost index.

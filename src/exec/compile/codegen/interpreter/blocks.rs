@@ -4,8 +4,8 @@
 //! next tiles may evict it before the others are used, above all if rows are a power of two apart.
 //! So all elements of a block are copied into a buffer at once, row by row of the result.
 
-use super::interpreter::{address, execute_row_code, execute_step};
-use super::tile_program::{REGISTER_BYTES, StridedLoad, TileProgram, TileSegment};
+use super::{address, execute_row_code, execute_step};
+use crate::exec::compile::codegen::tile_program::{REGISTER_BYTES, StridedLoad, TileProgram, TileSegment};
 use crate::exec::compile::index::LoopVec;
 use crate::exec::runtime::Buffer;
 use crate::kernels::CACHE_LINE_BYTES;
@@ -54,7 +54,7 @@ impl TileSegment {
 /// Returns false if there is nothing to block.
 ///
 /// # Safety
-/// The contract of [`run`](super::interpreter::run) holds for the box. `table` starts with the
+/// The contract of [`run`](super::run) holds for the box. `table` starts with the
 /// registers, followed by space for the addresses of the segment's memory operands.
 pub(super) unsafe fn run_blocks(
     t: &TileProgram,
