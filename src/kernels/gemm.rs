@@ -14,6 +14,12 @@
 //! The order depends on the shape of the complete product ([`ProductKind`]), not on the tile of it
 //! that a call computes.
 
+pub(crate) mod gathered;
+#[cfg(target_arch = "x86_64")]
+mod gathered_copies;
+mod gathered_sides;
+#[cfg(target_arch = "x86_64")]
+mod gathered_vectors;
 mod gemm_crate;
 mod gemv;
 mod packed;

@@ -24,6 +24,8 @@ mod gather;
 mod half_float;
 mod index_filter;
 mod int;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod math32;
 mod math64;
 mod reduce;

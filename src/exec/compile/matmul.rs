@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
 mod bind;
+mod gathered;
 mod rows;
 pub(crate) use bind::bind;
 
@@ -63,10 +64,11 @@ pub(crate) struct MatmulKernel {
     column_dim: Option<usize>,
     /// The kind of the product, which is also that of each tile.
     method: ProductKind,
-    /// The number of rows of a tile.
-    tile_rows: i64,
-    /// The number of columns of a tile.
-    tile_columns: i64,
+    /// The sizes of a tile.
+    tile: LoopVec,
+    /// The sides of the product if it is computed from rows and columns that are anywhere in
+    /// memory, as that of a convolution is.
+    gathered: Option<gathered::GatheredSides>,
     /// For each partial of the result, the contraction blocks of its shards.
     partials: Vec<Vec<ContractionBlock>>,
     /// The factor of each element, which is applied after the sum has been rounded.
@@ -86,8 +88,7 @@ impl TaskKernel for MatmulKernel {
         }
     }
     fn num_tasks(&self) -> i64 {
-        let (b, m, n) = self.tile_counts();
-        let all = b * m * n;
+        let all = self.num_tiles();
         // small matrices of a batch share a task, and a negligible product is a single task
         let per = (20.0 * all as f64 / self.cost_us.max(1e-3)).ceil().max(1.0) as i64;
         let per = per.min(all.max(1));
@@ -99,20 +100,16 @@ impl TaskKernel for MatmulKernel {
     // (tiles are chosen for the work of a task)
     fn limit_tasks(&mut self, _most: i64) {}
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
-        let (batch, rows, columns) = self.tile_counts();
-        for t in task.share_of(batch * rows * columns) {
-            let (mut k, r, c) = (t / (rows * columns), t / columns % rows, t % columns);
+        for mut t in task.share_of(self.num_tiles()) {
             let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
-            for d in (0..self.rank).rev() {
-                if Some(d) == self.row_dim {
-                    (lo[d], hi[d]) = (r * self.tile_rows, ((r + 1) * self.tile_rows).min(self.ext[d]));
-                } else if Some(d) == self.column_dim {
-                    (lo[d], hi[d]) = (c * self.tile_columns, ((c + 1) * self.tile_columns).min(self.ext[d]));
-                } else {
-                    lo[d] = k % self.ext[d];
-                    hi[d] = lo[d] + 1;
-                    k /= self.ext[d];
-                }
+            // (columns of tiles come last, then rows of tiles)
+            let matrix = |d: &usize| Some(*d) == self.row_dim || Some(*d) == self.column_dim;
+            let others = (0..self.rank).rev().filter(|d| !matrix(d));
+            for d in self.column_dim.into_iter().chain(self.row_dim).chain(others) {
+                let tiles = (self.ext[d] + self.tile[d] - 1) / self.tile[d];
+                lo[d] = t % tiles * self.tile[d];
+                hi[d] = (lo[d] + self.tile[d]).min(self.ext[d]);
+                t /= tiles;
             }
             // SAFETY: the tile is in the result, which overlaps no operand of the product
             // (guaranteed by the planner), and the caller upholds the contract for its operands.
@@ -126,16 +123,9 @@ impl TaskKernel for MatmulKernel {
 const SMALL_TILE_BYTES: usize = 256;
 
 impl MatmulKernel {
-    /// Returns the number of matrices in the batch, and of tile rows and tile columns in each.
-    fn tile_counts(&self) -> (i64, i64, i64) {
-        let size = |d: Option<usize>| d.map_or(1, |d| self.ext[d]);
-        let matrix = |d: usize| Some(d) == self.row_dim || Some(d) == self.column_dim;
-        let batch = (0..self.rank).filter(|d| !matrix(*d)).map(|d| self.ext[d]).product();
-        (
-            batch,
-            (size(self.row_dim) + self.tile_rows - 1) / self.tile_rows,
-            (size(self.column_dim) + self.tile_columns - 1) / self.tile_columns,
-        )
+    /// Returns the number of tiles.
+    fn num_tiles(&self) -> i64 {
+        (0..self.rank).map(|d| (self.ext[d] + self.tile[d] - 1) / self.tile[d]).product()
     }
     /// Computes one tile of the result, and runs the epilogue on it.
     ///
@@ -143,6 +133,23 @@ impl MatmulKernel {
     /// The contract of `interpreter::run` holds for the tile `lo..hi` and its operands. The tile
     /// overlaps no operand of the product.
     unsafe fn run_tile(&self, lo: &LoopVec, hi: &LoopVec, base: &[*mut u8], s: &mut Scratch) {
+        // SAFETY: the caller upholds the contract for the tile. The epilogue runs over the space of
+        // the result, so the tile is in it.
+        unsafe {
+            match &self.gathered {
+                Some(sides) if cfg!(target_arch = "x86_64") => self.multiply_gathered(sides, lo, hi, base),
+                _ => self.multiply_matrices(lo, hi, base),
+            }
+            if let Some(t) = &self.epilogue {
+                interpreter::run(t, base, lo, hi, s)
+            }
+        }
+    }
+    /// Computes the products of one tile of the result, which is part of one matrix.
+    ///
+    /// # Safety
+    /// The contract of [`run_tile`](Self::run_tile) holds.
+    unsafe fn multiply_matrices(&self, lo: &LoopVec, hi: &LoopVec, base: &[*mut u8]) {
         let size = self.dtype.size() as i64;
         let extent = |d: Option<usize>| d.map_or(1, |d| (hi[d] - lo[d]) as usize);
         let (m, n) = (extent(self.row_dim), extent(self.column_dim));
@@ -205,11 +212,6 @@ impl MatmulKernel {
                     }
                 }
             }
-        }
-        if let Some(t) = &self.epilogue {
-            // SAFETY: the epilogue runs over the space of the result, so the tile is in it; the
-            // caller upholds the contract of `interpreter::run` for the tile.
-            unsafe { interpreter::run(t, base, lo, hi, s) }
         }
     }
     /// Returns the address of the tile at `lo` of an operand or the result, plus `more` elements.

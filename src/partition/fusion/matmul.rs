@@ -167,6 +167,10 @@ impl MatmulSpace {
         let kind = ProductKind::for_shape(every(DimClass::Row), every(DimClass::Column));
         (largest(DimClass::Row), largest(DimClass::Column), kind)
     }
+    /// Returns the element type of the accumulator.
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
     /// Returns the number of elements of the result.
     pub(crate) fn elements(&self) -> i64 {
         self.ext[..self.rank].iter().product()

@@ -1,12 +1,13 @@
 //! Binds matmuls to memory, and chooses their tiles.
 
+use super::gathered::GatheredSides;
 use super::{ContractionBlock, MatmulKernel, MatrixOperand};
 use crate::core::{DType, Error, Result};
 use crate::exec::compile::codegen::segments::{self, CodegenRequest};
 use crate::exec::compile::fusion::{FusionPlan, FusionRoot};
 use crate::exec::{
     compile::codegen::tile_program::TileProgram, compile::codegen::values::scalar_bits,
-    compile::index::LoopVec, compile::ir::ReductionLoops, runtime::thread_pool,
+    compile::index::LoopVec, compile::index::MAX_LOOPS, compile::ir::ReductionLoops, runtime::thread_pool,
 };
 use crate::ir::program::{ScalarArg, ScalarOp, Source};
 use crate::kernels::gemm::{PANEL_TERMS, ProductKind};
@@ -46,12 +47,23 @@ pub(crate) fn bind(
     let elements = space.elements();
     let batch = elements / (rows.max(1) * columns.max(1)).max(1);
     let product = ProductSizes { rows, columns, batch, depth: space.depth, elements };
-    let (tile_rows, tile_columns) = product.choose_tile();
     let blocks: usize = partials.iter().map(Vec::len).sum();
+    let gathered = GatheredSides::choose(&space, &partials);
+    let tile = match &gathered {
+        Some(sides) => sides.choose_tile(&space),
+        None => {
+            let (rows, columns) = product.choose_tile();
+            let mut tile = [1; MAX_LOOPS];
+            row_dim.into_iter().for_each(|d| tile[d] = rows);
+            column_dim.into_iter().for_each(|d| tile[d] = columns);
+            tile
+        }
+    };
+    let num_tiles: i64 = (0..space.rank).map(|d| (space.ext[d] + tile[d] - 1) / tile[d]).product();
     let cost_us = product.flops() / matmul_flops_per_us(f.dtype)
-        + 0.1 * blocks as f64 * product.num_tiles(tile_rows, tile_columns) as f64
+        + 0.1 * blocks as f64 * num_tiles as f64
         + epilogue.as_ref().map_or(0.0, |t| t.ns_per_element * elements as f64 / 1000.0);
-    let apart = method != ProductKind::MatMat || !fits_one_panel(&partials);
+    let apart = gathered.is_some() || method != ProductKind::MatMat || !fits_one_panel(&partials);
     let scale = if apart { None } else { epilogue_scale(g, group, same) };
     Ok(MatmulKernel {
         dtype: f.dtype,
@@ -64,8 +76,8 @@ pub(crate) fn bind(
         row_dim,
         column_dim,
         method,
-        tile_rows,
-        tile_columns,
+        tile,
+        gathered,
         partials,
         epilogue: epilogue.filter(|_| scale.is_none()),
         scale: scale.unwrap_or(1.0),
