@@ -37,6 +37,7 @@ mod sorted_scatter;
 #[cfg(test)]
 mod tests;
 mod vector_math;
+pub(crate) mod weighted_rows;
 mod weighted_sum;
 
 pub use copy::{copy, copy_slice};

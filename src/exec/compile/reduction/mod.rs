@@ -11,6 +11,7 @@
 //! in memory or computed during the reduction either.
 
 mod run;
+mod weighted;
 
 use super::fusion::{FusionPlan, FusionRoot};
 use super::index::{LoopVec, MAX_LOOPS};
@@ -55,6 +56,8 @@ pub(crate) struct ReductionKernel {
     reduce_rows: CombineRows,
     /// The kernel for exactly eight shards of one row each; `None` if it does not apply.
     reduce_eight_rows: Option<CombineRows8>,
+    /// The kernel for sums of products of rows; `None` if it does not apply.
+    weighted_rows: Option<weighted::WeightedRows>,
     /// True if the innermost dimension is reduced.
     reduces_innermost: bool,
     /// True if the input is read from memory, without any computation.
@@ -188,6 +191,7 @@ pub(crate) fn bind(
         combine: kernels::combine(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
         reduce_rows: kernels::combine_rows(combine, dtype).ok_or_else(|| missing_kernel(combine, dtype))?,
         reduce_eight_rows: None,
+        weighted_rows: None,
         reduces_innermost: row,
         input_in_memory: direct,
         row_program: None,
@@ -204,6 +208,7 @@ pub(crate) fn bind(
     };
     n.choose_eight_rows(!in_loop && v.shape.num_elements() as i64 * size >= 16 << 20);
     n.row_program = n.as_row_program();
+    n.weighted_rows = n.choose_weighted_rows(g, group);
     let elements = n.input.elements();
     n.cost_us = n.estimate_cost_us(elements);
     n.choose_spans(elements);

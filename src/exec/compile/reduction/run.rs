@@ -71,7 +71,7 @@ impl TaskKernel for ReductionKernel {
 
 impl ReductionKernel {
     /// Returns the partial, first index, number of elements and address of a tile of the result.
-    fn locate_tile(&self, task: i64, base: &[*mut u8]) -> (usize, LoopVec, i64, *mut u8) {
+    pub(super) fn locate_tile(&self, task: i64, base: &[*mut u8]) -> (usize, LoopVec, i64, *mut u8) {
         let last = self.input.rank - 1;
         let (rest, column) = (task / self.num_columns, task % self.num_columns);
         let (copy, mut k) = ((rest / self.num_outer) as usize, rest % self.num_outer);
@@ -133,6 +133,9 @@ impl ReductionKernel {
         unsafe {
             if let Some(plain) = self.row_program.as_ref() {
                 return plain.run(tasks.start, tasks.end, base, s);
+            }
+            if let Some(rows) = &self.weighted_rows {
+                return self.sum_weighted_rows(rows, tasks, base, s);
             }
             s.reserve(self.input.num_registers as usize, self.input.max_operands);
             self.reduce_tiles(tasks, base, s);
@@ -228,7 +231,13 @@ impl ReductionKernel {
     /// Sets the reduced indices of the dimensions before `dims` to the `k`-th reduced index of a
     /// shard.
     #[inline(always)]
-    fn set_reduced_index(&self, x: &mut LoopVec, (lo, hi): (&LoopVec, &LoopVec), mut k: i64, dims: usize) {
+    pub(super) fn set_reduced_index(
+        &self,
+        x: &mut LoopVec,
+        (lo, hi): (&LoopVec, &LoopVec),
+        mut k: i64,
+        dims: usize,
+    ) {
         for d in (0..dims).rev().filter(|d| self.reduced[*d]) {
             let e = hi[d] - lo[d];
             x[d] = lo[d] + k % e;
@@ -282,7 +291,7 @@ impl ReductionKernel {
     /// # Safety
     /// `from` points to `n` initialized elements, and `dst` to the `n` elements of the result's
     /// tile, which are writable and do not overlap those at `from`.
-    unsafe fn store_tile(&self, from: *mut u8, dst: *mut u8, n: i64) {
+    pub(super) unsafe fn store_tile(&self, from: *mut u8, dst: *mut u8, n: i64) {
         let step = self.out_strides[self.input.rank - 1];
         // SAFETY: source and destination have `n` elements each, and do not overlap (caller
         // contract).
