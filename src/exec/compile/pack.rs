@@ -1,4 +1,4 @@
-//! Copies of strided boxes, which run on one thread.
+//! Copies of strided boxes.
 
 use super::element_word::{ElementWord, with_word};
 use super::index::{LoopVec, MAX_LOOPS};
@@ -9,6 +9,7 @@ use crate::core::Scalar;
 use crate::ir::program::Source;
 use crate::partition::Slot;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// A copy of strided boxes.
 #[derive(Clone, Debug)]
@@ -17,6 +18,10 @@ pub(crate) struct PackKernel {
     pub(crate) out: u32,
     /// The number of elements of the result.
     pub(crate) elements: usize,
+    /// The number of rows of the result: the size of its first dimension that has several indices.
+    pub(crate) rows: i64,
+    /// The number of tasks, each of which writes some of the rows.
+    pub(crate) num_tasks: i64,
     /// The size of an element, in bytes.
     pub(crate) element_bytes: usize,
     /// The bits of elements that no box covers.
@@ -69,9 +74,13 @@ pub(crate) fn bind(
         src: scale(&p.src),
         dst: scale(&p.dst),
     };
+    let elements = v.shape.num_elements();
+    let rows = v.shape.iter().find(|n| **n > 1).map_or(1, |n| *n as i64);
     PackKernel {
         out: slot(out),
-        elements: v.shape.num_elements(),
+        elements,
+        rows,
+        num_tasks: (elements as i64 >> 15).clamp(1, rows),
         element_bytes: size as usize,
         fill: scalar_bits(v.dtype, fill),
         boxes: boxes.iter().map(bound).collect(),
@@ -88,54 +97,107 @@ impl TaskKernel for PackKernel {
         }
     }
     fn num_tasks(&self) -> i64 {
-        1
+        self.num_tasks
     }
     fn cost_us(&self) -> f64 {
         self.elements as f64 * 1e-3
     }
-    fn limit_tasks(&mut self, _most: i64) {}
-    unsafe fn run(&self, _task: KernelTask, memory: &mut [*mut u8], _scratch: &mut Scratch) {
-        // SAFETY: the only task writes the whole value (caller contract), and elements have the
-        // size of the word.
-        unsafe { with_word!(self.element_bytes, T => self.copy_words::<T>(memory)) }
+    fn limit_tasks(&mut self, most: i64) {
+        self.num_tasks = self.num_tasks.min(most);
+    }
+    unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], _scratch: &mut Scratch) {
+        // SAFETY: the task writes its rows only, and elements have the size of the word (caller
+        // contract).
+        unsafe { with_word!(self.element_bytes, T => self.copy_words::<T>(task.share_of(self.rows), memory)) }
     }
 }
 
 impl PackKernel {
-    /// Fills the result with a constant, and copies the boxes into it as words of type `T`.
+    /// Fills rows of the result with a constant, and copies the boxes into them as words of type
+    /// `T`.
     ///
     /// # Safety
-    /// The contract of [`TaskKernel::run`] holds, and `T` has the size of an element.
-    unsafe fn copy_words<T: ElementWord>(&self, memory: &[*mut u8]) {
+    /// The contract of [`TaskKernel::run`] holds for these rows, and `T` has the size of an
+    /// element.
+    unsafe fn copy_words<T: ElementWord>(&self, rows: Range<i64>, memory: &[*mut u8]) {
         let out = memory[self.out as usize];
-        let at =
-            |x: &LoopVec, (off, st): &(i64, LoopVec)| off + (0..MAX_LOOPS).map(|d| x[d] * st[d]).sum::<i64>();
-        // SAFETY: the result has `elements` elements of the size of `T` (caller contract).
-        let all = unsafe { std::slice::from_raw_parts_mut(out.cast(), self.elements) };
+        let size = size_of::<T>() as i64;
+        let row = self.elements / self.rows.max(1) as usize;
+        let row_bytes = (row as i64 * size).max(1);
+        // SAFETY: the rows are in the result, whose elements have the size of `T` (caller
+        // contract).
+        let all = unsafe {
+            let first = out.cast::<MaybeUninit<T>>().add(rows.start as usize * row);
+            std::slice::from_raw_parts_mut(first, (rows.end - rows.start) as usize * row)
+        };
         all.fill(MaybeUninit::new(T::from_bits(self.fill)));
         for part in &self.boxes {
-            let n: i64 = part.ext.iter().product();
+            let (mut ext, mut src, mut dst) = (part.ext, part.src.0, part.dst.0);
+            // the part of the box in these rows: at most one of its dimensions runs along rows
+            let first = dst.div_euclid(row_bytes);
+            let along = (0..MAX_LOOPS).find(|d| ext[*d] > 1 && part.dst.1[*d] >= row_bytes);
+            if let Some(d) = along {
+                let step = part.dst.1[d] / row_bytes;
+                let from = ((rows.start - first + step - 1).div_euclid(step)).clamp(0, ext[d]);
+                let to = ((rows.end - first + step - 1).div_euclid(step)).clamp(from, ext[d]);
+                (src, dst, ext[d]) = (src + from * part.src.1[d], dst + from * part.dst.1[d], to - from);
+            } else if !rows.contains(&first) {
+                continue;
+            }
+            let last = (0..MAX_LOOPS).rev().find(|d| ext[*d] != 1).unwrap_or(MAX_LOOPS - 1);
+            let (n, steps) = (ext[last] as usize, [part.src.1[last], part.dst.1[last]].map(|s| s as isize));
+            ext[last] = ext[last].min(1);
+            let lines: i64 = ext.iter().product();
             let mut x = [0; MAX_LOOPS];
-            for _ in 0..n {
+            for _ in 0..lines {
+                let at =
+                    |off: i64, st: &LoopVec| (off + (0..last).map(|d| x[d] * st[d]).sum::<i64>()) as isize;
+                let to = out.wrapping_offset(at(dst, &part.dst.1));
                 // SAFETY: the box is within both values (guaranteed by `bind`), which have elements
                 // of the size of `T` (caller contract).
                 unsafe {
-                    let to = out.wrapping_offset(at(&x, &part.dst) as isize).cast::<T>();
-                    to.write(match part.from {
+                    match part.from {
                         CopySource::Slot(s) => {
-                            *memory[s as usize].wrapping_offset(at(&x, &part.src) as isize).cast::<T>()
+                            let from = memory[s as usize].wrapping_offset(at(src, &part.src.1));
+                            copy_line::<T>(n, to, steps[1], from, steps[0]);
                         }
-                        CopySource::Bits(b) => T::from_bits(b),
-                    });
+                        CopySource::Bits(b) => {
+                            let word = T::from_bits(b);
+                            copy_line::<T>(n, to, steps[1], (&raw const word).cast(), 0)
+                        }
+                    }
                 }
-                for d in (0..MAX_LOOPS).rev() {
+                for d in (0..last).rev() {
                     x[d] += 1;
-                    if x[d] < part.ext[d] {
+                    if x[d] < ext[d] {
                         break;
                     }
                     x[d] = 0;
                 }
             }
+        }
+    }
+}
+
+/// Copies `n` words at distances in bytes.
+///
+/// # Safety
+/// Both pointers are to `n` words at these distances, which do not overlap.
+unsafe fn copy_line<T: ElementWord>(
+    n: usize,
+    to: *mut u8,
+    to_step: isize,
+    from: *const u8,
+    from_step: isize,
+) {
+    let size = size_of::<T>() as isize;
+    // SAFETY: the words are in memory and do not overlap (caller contract).
+    unsafe {
+        if to_step == size && from_step == size {
+            return std::ptr::copy_nonoverlapping(from.cast::<T>(), to.cast(), n);
+        }
+        for i in 0..n as isize {
+            to.wrapping_offset(i * to_step).cast::<T>().write(*from.wrapping_offset(i * from_step).cast());
         }
     }
 }

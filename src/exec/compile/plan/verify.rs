@@ -136,7 +136,8 @@ mod tests {
         let node = |(from, out)| {
             let (ext, at) = ([1; MAX_LOOPS], (0, [0; MAX_LOOPS]));
             let boxes = vec![BoundCopyBox { from: CopySource::Slot(from), ext, src: at, dst: at }];
-            let kernel = PackKernel { out, elements: 1, element_bytes: 4, fill: 0, boxes };
+            let kernel =
+                PackKernel { out, elements: 1, rows: 1, num_tasks: 1, element_bytes: 4, fill: 0, boxes };
             let info = NodeInfo { name: "copy", results: SmallVec::new(), num_maps: 0, origin: None };
             task_nodes(Box::new(kernel), None, info).0
         };

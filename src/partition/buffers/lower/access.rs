@@ -131,6 +131,15 @@ impl ProgramLowering<'_> {
             let shape = hull.iter().map(|h| (h.1 - h.0) as usize).collect();
             let partial_layout = self.program.values[slot + at].partial_layout.clone();
             let tmp = self.add_value(r.dtype.storage(), shape, partial_layout)?;
+            let producer = self.producers.get(self.program.alias_root(slot + at));
+            let partial = self.program.values[slot + at].num_partials > 1;
+            if producer.is_none_or(|p| *p == u32::MAX) && !partial {
+                // no operation can be fused with the copy: lines are copied as they are
+                let parts = self.padded_box(slot + at, tmp, hull).into_iter().collect();
+                self.push(BufferOp::Pack { out: tmp, fill: r.fill, parts });
+                made.push(tmp);
+                continue;
+            }
             let (v, to) = (&self.program.values[slot + at], &self.program.values[tmp]);
             let (own, n, ext) = (usize::from(v.num_partials > 1), to.shape.rank(), extents(&to.shape));
             let mut p =
@@ -170,6 +179,24 @@ impl ProgramLowering<'_> {
             p.map.iter_mut().zip(&copies[c].1).for_each(|(m, h)| m.constant -= h.0);
         }
         Ok(Some(read))
+    }
+    /// Returns the copy of value `from` to value `to`, which has the positions `hull` of it.
+    /// Returns `None` if it has no element.
+    fn padded_box(&self, from: Slot, to: Slot, hull: &[(i64, i64)]) -> Option<CopyBox> {
+        let (v, to) = (&self.program.values[from], &self.program.values[to]);
+        let mut copy = CopyBox {
+            from: Source::Value(from),
+            ext: [1; MAX_LOOPS],
+            src: (0, v.strides),
+            dst: (0, to.strides),
+        };
+        for (d, (lo, hi)) in hull.iter().enumerate() {
+            let (first, end) = ((*lo).max(0), (v.shape[d] as i64).min(*hi));
+            copy.ext[d] = end - first;
+            copy.src.0 += first * v.strides[d];
+            copy.dst.0 += (first - lo) * to.strides[d];
+        }
+        copy.ext.iter().all(|n| *n > 0).then_some(copy)
     }
     /// Copies a strided access to a dense value over the loops that it depends on.
     pub(super) fn pack_strided(

@@ -7,9 +7,11 @@ pub(crate) mod transpose_products;
 
 mod access;
 mod control;
+
 mod gather_scatter;
 mod reduction;
 mod row_kernel;
+mod spread;
 
 use crate::core::diagnostic::Result;
 use crate::core::mesh::Mesh;

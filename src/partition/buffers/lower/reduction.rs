@@ -42,6 +42,8 @@ impl<'p> ProgramLowering<'p> {
         let partial_layout = self.program.values[out].partial_layout.clone();
         let mut reads = Vec::with_capacity(s.accesses.len());
         for r in &s.accesses {
+            let spread = self.spread_windows(r, &s.extents, at)?;
+            let r = spread.as_ref().unwrap_or(r);
             let mut o = self.lower_access(r, &ext, n, 0, None, at)?;
             let plain = match &code {
                 Some(_) => o.is_single_box(&ext, n),

@@ -22,7 +22,8 @@ fn plan(kernels: Vec<NodeKernel>) -> ExecutionPlan {
 /// Returns a kernel that copies one int32: `out = from`.
 fn copy(from: CopySource, out: u32) -> NodeKernel {
     let part = BoundCopyBox { from, ext: [1; MAX_LOOPS], src: (0, [0; MAX_LOOPS]), dst: (0, [0; MAX_LOOPS]) };
-    let kernel = PackKernel { out, elements: 1, element_bytes: 4, fill: 0, boxes: vec![part] };
+    let kernel =
+        PackKernel { out, elements: 1, rows: 1, num_tasks: 1, element_bytes: 4, fill: 0, boxes: vec![part] };
     NodeKernel::Task(Arc::new(kernel), KernelStage::Only)
 }
 
