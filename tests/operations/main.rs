@@ -8,6 +8,7 @@ mod soak;
 mod arrays;
 mod complex;
 mod complex_special;
+mod convolutions;
 mod custom;
 mod display;
 mod element_types;
