@@ -142,14 +142,14 @@ impl MatmulKernel {
         let offsets = [0, 1].map(|k| at(&sides.dims[k], &operands[k].strides));
         let result_offsets = [0, 1].map(|k| at(&sides.dims[k], &self.c.strides));
         let batch = [&self.a, &self.b, &self.c].map(|x| at(&sides.batch, &x.strides));
-        for k in 0..batch[0].len() {
+        for ((a, b), c) in batch[0].iter().zip(&batch[1]).zip(&batch[2]) {
             let side = |x: usize| ProductSide {
-                base: self.address(operands[x], lo, batch[x][k] as i64, base),
+                base: self.address(operands[x], lo, [*a, *b][x] as i64, base),
                 offsets: &offsets[x],
                 result_offsets: &result_offsets[x],
             };
             for (copy, blocks) in sides.terms.iter().enumerate() {
-                let more = batch[2][k] as i64 + copy as i64 * self.partial_stride;
+                let more = *c as i64 + copy as i64 * self.partial_stride;
                 let to = self.address(&self.c, lo, more, base);
                 // SAFETY: operands and result are within their slots, and no operand overlaps the
                 // result (caller contract); the plan has this form only if it is usable.

@@ -42,7 +42,7 @@ impl ReductionKernel {
             return None;
         }
         let kernel = weighted_rows(self.reducer.1, equal, cpu::level())?;
-        Some(WeightedRows { operands: [x.clone(), w.clone()], kernel })
+        Some(WeightedRows { operands: [*x, *w], kernel })
     }
     /// Computes a range of tiles of the result from products of rows.
     ///
