@@ -18,7 +18,7 @@ use crate::core::{DType, Fault, Result, Scalar, SubAxes};
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::print_queue::PrintQueue;
 use crate::exec::runtime::{ArrayData, check_available};
-use crate::ir::program::{Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source};
+use crate::ir::program::{Access, AccessPiece, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source};
 use crate::partition::{Layout, Slot, SpmdProgram, Step, StoredValue};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn step(
                 });
                 let ranges: Vec<(i64, i64)> = ranges.collect();
                 let reducer = stored.layout.partial.as_ref().map_or(Reducer::Add, |p| p.0);
-                let reader = ElementReader { program, values, position, flushes };
+                let reader = ElementReader::new(program, values, loop_nest, position, flushes);
                 run_local(loop_nest, (&ranges, reducer), &reader, &mut made);
             }
             vec![(*out, Rc::new(made.flushed_if(flushes)))]
@@ -237,7 +237,7 @@ fn run_local(
     if s.compute.is_alias() {
         let part = &s.accesses[0].pieces[0];
         let Source::Value(slot) = part.source else { return made.fill(s.accesses[0].fill) };
-        let (value, base) = reader.partial(slot);
+        let ReferenceOperand { value, base, .. } = reader.held(slot);
         let n = value.shape.num_elements();
         (0..n).for_each(|k| made.push(value.element(base + k)));
         return;
@@ -249,15 +249,16 @@ fn run_local(
         return gather_scatter::scatter(s, (at, *combine), ranges, reader, made);
     }
     let mut index = vec![0i64; s.extents.len()];
+    let mut insts = Vec::new();
     for_each_index(&mut index, 0, s.rank, &|d| (0, s.extents[d] as i64), &mut |index| {
         let out = match &s.compute {
-            Compute::Map(code) => eval(code, &s.accesses, index, reader),
+            Compute::Map(code) => eval(code, &s.accesses, index, reader, &mut insts),
             Compute::Reduce { reducer: combine, code } => {
                 let mut total = scalar::neutral(*combine, s.dtype);
                 let mut first = *combine == Reducer::AssumeEqual;
                 let mut inner = index.to_vec();
                 for_each_index(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {
-                    let x = eval(code, &s.accesses, index, reader);
+                    let x = eval(code, &s.accesses, index, reader, &mut insts);
                     total = match *combine {
                         Reducer::AssumeEqual if !std::mem::take(&mut first) => total,
                         Reducer::AssumeEqual => x,
@@ -302,53 +303,66 @@ fn for_each_index(
     }
 }
 
+/// A stored value, as one device position reads it.
+#[derive(Clone, Copy)]
+struct ReferenceOperand<'a> {
+    value: &'a ReferenceValue,
+    shape: &'a [usize],
+    /// The offset of the partial value that the position holds.
+    base: usize,
+}
+
 struct ElementReader<'a> {
-    program: &'a SpmdProgram,
-    values: &'a Values,
-    position: usize,
+    /// The values that the loop nest reads, by slot.
+    held: Vec<Option<ReferenceOperand<'a>>>,
     /// True if subnormal numbers are zeros.
     flushes: bool,
 }
 
-impl ElementReader<'_> {
+// Elements are read by plain loops over slices, without allocation: tests compare with this engine
+// in builds without optimization, in which each layer of iterators is a call.
+impl<'a> ElementReader<'a> {
+    /// Returns a reader of what the loop nest reads, at a device position.
+    fn new(
+        program: &SpmdProgram,
+        values: &'a Values,
+        nest: &LoopNest,
+        position: usize,
+        flushes: bool,
+    ) -> ElementReader<'a> {
+        let mut held = vec![None; values.len()];
+        for piece in nest.accesses.iter().flat_map(|a| &a.pieces) {
+            if let Source::Value(slot) = piece.source {
+                let value = values[slot].as_deref().expect("steps read inputs and earlier results");
+                let part = sub_axis_rank(&partial_axes(&program.slots[slot].layout), position);
+                let base = part * value.shape.num_elements();
+                held[slot] = Some(ReferenceOperand { value, shape: &value.shape, base });
+            }
+        }
+        ElementReader { held, flushes }
+    }
     /// Returns a constant of an element type.
     fn constant(&self, x: Scalar, dtype: DType) -> Scalar {
         let x = scalar::round_to_dtype(x, dtype.storage());
         if self.flushes { scalar::flush_subnormals(x, dtype.storage()) } else { x }
     }
     /// Returns a slot's value, and the offset of the partial value that the device position holds.
-    fn partial(&self, slot: Slot) -> (Rc<ReferenceValue>, usize) {
-        let value = slot_value(self.values, slot);
-        let part = sub_axis_rank(&partial_axes(&self.program.slots[slot].layout), self.position);
-        let base = part * value.shape.num_elements();
-        (value, base)
+    fn held(&self, slot: Slot) -> ReferenceOperand<'a> {
+        self.held[slot].expect("a reader has all values of its loop nest")
     }
     fn read(&self, read: &Access, index: &[i64]) -> Scalar {
         for part in &read.pieces {
-            let inside = part
-                .ranges
-                .iter()
-                .zip(index)
-                .all(|(s, i)| (s.lo..s.hi).contains(i) && (i - s.lo).rem_euclid(s.step) == 0);
-            if !inside {
+            if !is_inside(part, index) {
                 continue;
             }
             return match part.source {
                 Source::Const(x) => self.constant(x, read.dtype),
                 Source::Value(slot) => {
-                    let (value, base) = self.partial(slot);
-                    let at = |a: &AffineExpr| {
-                        let moved = |(l, c): &(usize, i64)| {
-                            c * ((index[*l] - part.ranges[*l].lo) / part.ranges[*l].step)
-                        };
-                        (a.constant + a.terms.iter().map(moved).sum::<i64>()) as usize
-                    };
-                    let positions: Vec<usize> = part.map.iter().map(at).collect();
-                    // a negative index wraps to a huge `usize`, so the upper bound check catches it
-                    if positions.iter().zip(&value.shape[..]).any(|(p, n)| p >= n) {
-                        break;
+                    let ReferenceOperand { value, shape, base } = self.held(slot);
+                    match linear_index(part, index, shape) {
+                        Some(k) => value.element(base + k),
+                        None => break,
                     }
-                    value.element(base + ravel(positions.into_iter(), &value.shape))
                 }
             };
         }
@@ -356,25 +370,59 @@ impl ElementReader<'_> {
     }
 }
 
-fn eval(code: &ScalarCode, reads: &[Access], index: &[i64], reader: &ElementReader) -> Scalar {
-    let mut made: Vec<Scalar> = Vec::with_capacity(code.insts.len());
+/// Returns true if the piece covers the index.
+fn is_inside(part: &AccessPiece, index: &[i64]) -> bool {
+    for (d, s) in part.ranges.iter().enumerate() {
+        let i = index[d];
+        if i < s.lo || i >= s.hi || (s.step != 1 && (i - s.lo) % s.step != 0) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns the row-major index of the element that a piece reads; `None` outside of the shape.
+fn linear_index(part: &AccessPiece, index: &[i64], shape: &[usize]) -> Option<usize> {
+    let mut k = 0;
+    for (d, position) in part.map.iter().enumerate() {
+        let mut at = position.constant;
+        for &(l, c) in position.terms.as_slice() {
+            let range = &part.ranges[l];
+            at += c * ((index[l] - range.lo) / range.step);
+        }
+        // a negative position wraps to a huge `usize`, so the upper bound check catches it
+        if at as usize >= shape[d] {
+            return None;
+        }
+        k = k * shape[d] + at as usize;
+    }
+    Some(k)
+}
+
+/// Runs scalar code at an index. `made` is room for the results of its instructions.
+fn eval(
+    code: &ScalarCode,
+    reads: &[Access],
+    index: &[i64],
+    reader: &ElementReader,
+    made: &mut Vec<Scalar>,
+) -> Scalar {
+    let apply = if reader.flushes { flush::apply } else { scalar::apply };
+    made.clear();
     for inst in &code.insts {
-        let args: Vec<Scalar> = inst
-            .args
-            .iter()
-            .map(|a| match a {
-                ScalarArg::Access(r) => reader.read(&reads[*r], index),
-                ScalarArg::Inst(i) => made[*i],
-                ScalarArg::Const(x) => match *x {
-                    // the condition of a select is a bool, whatever the operand type is
-                    Scalar::Bool(b) => Scalar::Bool(b),
-                    x => reader.constant(x, inst.operand_dtype),
-                },
-                ScalarArg::Index(l) => Scalar::Int(index[*l].into()),
-            })
-            .collect();
-        let apply = if reader.flushes { flush::apply } else { scalar::apply };
-        made.push(apply(inst.op, inst.operand_dtype, inst.dtype, &args));
+        let mut args = [Scalar::Bool(false); 3];
+        let operands = inst.args.as_slice();
+        for (i, a) in operands.iter().enumerate() {
+            args[i] = match *a {
+                ScalarArg::Access(r) => reader.read(&reads[r], index),
+                ScalarArg::Inst(i) => made[i],
+                // the condition of a select is a bool, whatever the operand type is
+                ScalarArg::Const(Scalar::Bool(b)) => Scalar::Bool(b),
+                ScalarArg::Const(x) => reader.constant(x, inst.operand_dtype),
+                ScalarArg::Index(l) => Scalar::Int(index[l].into()),
+            };
+        }
+        made.push(apply(inst.op, inst.operand_dtype, inst.dtype, &args[..operands.len()]));
     }
     *made.last().expect("code makes a value")
 }

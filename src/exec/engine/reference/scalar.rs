@@ -87,22 +87,21 @@ pub(super) fn convert(x: Scalar, dtype: DType) -> Scalar {
 
 /// Returns the result of a comparison; `None` if the function is not a comparison.
 fn compare(fun: ScalarOp, a: Scalar, b: Scalar) -> Option<bool> {
-    use std::cmp::Ordering::{Equal, Greater, Less};
+    use std::cmp::Ordering::{self, Equal, Greater, Less};
+    let holds: fn(Option<Ordering>) -> bool = match fun {
+        ScalarOp::Eq => |order| order == Some(Equal),
+        ScalarOp::Ne => |order| order != Some(Equal),
+        ScalarOp::Lt => |order| order == Some(Less),
+        ScalarOp::Le => |order| matches!(order, Some(Less | Equal)),
+        ScalarOp::Gt => |order| order == Some(Greater),
+        ScalarOp::Ge => |order| matches!(order, Some(Greater | Equal)),
+        _ => return None,
+    };
     let order = match (a, b) {
-        (Scalar::Float(x), y) | (y, Scalar::Float(x)) if matches!((a, b), (Scalar::Float(_), _)) => {
-            x.partial_cmp(&y.to_f64())
-        }
+        (Scalar::Float(x), y) => x.partial_cmp(&y.to_f64()),
         _ => Some(a.to_i128().cmp(&b.to_i128())),
     };
-    Some(match fun {
-        ScalarOp::Eq => order == Some(Equal),
-        ScalarOp::Ne => order != Some(Equal),
-        ScalarOp::Lt => order == Some(Less),
-        ScalarOp::Le => matches!(order, Some(Less | Equal)),
-        ScalarOp::Gt => order == Some(Greater),
-        ScalarOp::Ge => matches!(order, Some(Greater | Equal)),
-        _ => return None,
-    })
+    Some(holds(order))
 }
 
 /// Applies a function to its operands.
