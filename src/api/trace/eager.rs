@@ -13,7 +13,6 @@ use crate::core::{ArrayType, DType, Result};
 use crate::exec::engine::{self, EngineConfig, EngineKind};
 use crate::exec::runtime::ArrayData;
 use crate::ir::program::{Builder, CallSite, Prim, Primitive, Priority, Program, Value};
-use crate::partition::TransferPrices;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -123,7 +122,7 @@ fn with_literal_inputs(
     };
     let out = emit().ok()?;
     let program = pipeline::compile_eager_cached(b.finish(&out), engine).ok()?;
-    let expected = pipeline::lower(recorded, TransferPrices::default()).ok()?.results;
+    let expected = pipeline::placed_result_types(&pipeline::place(recorded, &[]).ok()?);
     (program.results == expected).then_some(program)
 }
 

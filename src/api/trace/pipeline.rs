@@ -30,9 +30,30 @@ pub(crate) struct CompiledProgram {
 pub(crate) fn lower(program: &Program, per_byte: TransferPrices) -> Result<LoweredProgram> {
     in_span!("lower");
     let placed = place(program, &[])?;
-    let results = placed.outputs.iter().map(|out| Arc::new(placed_result_type(&placed, out))).collect();
+    let results = placed_result_types(&placed);
     let localised = partition::partition_for(&placed, per_byte)?;
     Ok(LoweredProgram { program: placed, partitioned: localised, results })
+}
+
+/// Returns the types and shardings of the results of a placed program.
+pub(crate) fn placed_result_types(placed: &Program) -> Vec<Arc<PlacedType>> {
+    placed.outputs.iter().map(|out| Arc::new(placed_result_type(placed, out))).collect()
+}
+
+/// Lowers the program, or returns what was derived from an equal one recently.
+///
+/// A program that is compiled for several engines, or once more with donated arguments, is
+/// partitioned once.
+fn lower_cached(program: &Arc<Program>, per_byte: TransferPrices) -> Result<Arc<LoweredProgram>> {
+    type LoweredKey = (TransferPrices, Arc<Program>);
+    static LOWERED: LazyLock<Cache<LoweredKey, Arc<LoweredProgram>>> =
+        LazyLock::new(|| Cache::new(MAX_LOWERED_EQUATIONS));
+    let key = (per_byte.clone(), program.clone());
+    if let Some(known) = LOWERED.get(&key) {
+        return Ok(known);
+    }
+    let (made, weight) = (lower(program, per_byte)?, PROGRAM_OVERHEAD_EQUATIONS + program.num_equations());
+    Ok(LOWERED.put(key, Arc::new(made), weight))
 }
 
 /// Places every value, with results sharded over full mesh axes only.
@@ -66,23 +87,23 @@ pub(crate) fn place(program: &Program, requested: &[Option<Placement>]) -> Resul
 
 /// Runs the whole pipeline.
 fn compile(
-    program: &Program,
+    program: &Arc<Program>,
     donated: &[bool],
     engine: EngineConfig,
     per_byte: TransferPrices,
 ) -> Result<CompiledProgram> {
-    let staged = lower(program, per_byte)?;
+    let staged = lower_cached(program, per_byte)?;
     #[cfg(feature = "xla")]
     crate::xla::engine::register();
     Ok(CompiledProgram {
         exe: engine::compile(engine.kind, staged.compile_request(donated, engine))?,
-        results: staged.results,
+        results: staged.results.clone(),
     })
 }
 
 /// Compiles operations outside of `jit`. Operations that XLA does not support run on the lockstep
 /// engine.
-fn compile_eager(program: &Program, engine: EngineConfig) -> Result<CompiledProgram> {
+fn compile_eager(program: &Arc<Program>, engine: EngineConfig) -> Result<CompiledProgram> {
     let compiled = |engine| compile(program, &[], engine, TransferPrices::default());
     match compiled(engine) {
         Err(e) if engine.kind == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
@@ -115,6 +136,8 @@ impl LoweredProgram {
 
 /// The maximum total weight of cached programs, in equations.
 pub(crate) const MAX_CACHED_EQUATIONS: usize = 1 << 15;
+/// The maximum total weight of programs that are kept to be compiled again, in equations.
+const MAX_LOWERED_EQUATIONS: usize = 1 << 10;
 /// The fixed weight of a cached program, in equations.
 pub(crate) const PROGRAM_OVERHEAD_EQUATIONS: usize = 8;
 
