@@ -27,32 +27,48 @@ fn fused() -> bool {
     cfg!(target_arch = "aarch64") || cpu::level() > IsaLevel::Base
 }
 /// Returns the documented sum for an element of a product of matrices.
-fn sum<T: GemmElement>(terms: impl Iterator<Item = (T, T)>) -> T {
-    let terms: Vec<_> = terms.collect();
+fn sum<T: GemmElement>(terms: &[(T, T)]) -> T {
     let fma = if fused() { T::fma::<1> } else { T::fma::<0> };
     let panels = terms.chunks(PANEL_TERMS).map(|p| p.iter().fold(T::ZERO, |sum, (x, y)| fma(*x, *y, sum)));
     panels.reduce(T::plus).unwrap_or(T::ZERO)
 }
 
+/// Returns memory for a matrix with these strides: its elements, and numbers in the gaps.
+fn stored<T: Copy>(noise: &[T], elements: &[T], cols: usize, strides: (isize, isize)) -> Vec<T> {
+    let mut memory = noise.to_vec();
+    for (k, x) in elements.iter().enumerate() {
+        memory[at(strides, k / cols, k % cols)] = *x;
+    }
+    memory
+}
+fn at(strides: (isize, isize), i: usize, j: usize) -> usize {
+    (i as isize * strides.0 + j as isize * strides.1) as usize
+}
+
 /// Computes products of these sizes, for all or some combinations of strides.
 ///
-/// `test` gets the element before the call, the product, the accumulated result, and the terms.
-fn each<T: GemmElement + PartialEq>(
+/// `expect` gets the terms of an element, once for all combinations; `test` gets the element before
+/// the call, the product, the accumulated result, and what `expect` returned.
+fn each<T: GemmElement + PartialEq, E>(
     dtype: DType,
     of: impl Fn(f64) -> T,
     sizes: &[(usize, usize, usize)],
     step: usize,
-    test: impl Fn(&str, T, T, T, &[(T, T)]),
+    expect: impl Fn(&[(T, T)]) -> E,
+    test: impl Fn(&str, T, T, T, &E),
 ) {
     for &(m, k, n) in sizes {
+        let room = |r: usize, c: usize| (2 * r + 1) * (2 * c + 4) + 8;
+        let [a, b, start]: [Vec<T>; 3] = [(m, k, 1), (k, n, 2), (m, n, 3)]
+            .map(|(r, c, seed)| numbers(room(r, c), seed).into_iter().map(&of).collect());
+        let expected: Vec<E> = (0..m * n)
+            .map(|c| expect(&(0..k).map(|p| (a[c / n * k + p], b[p * n + c % n])).collect::<Vec<_>>()))
+            .collect();
         for form in (0..27).step_by(step) {
-            let room = |r: usize, c: usize| (2 * r + 1) * (2 * c + 4) + 8;
             let (sa, sb, sc) =
                 (strides(form % 3, m, k), strides(form / 3 % 3, k, n), strides(form / 9, m, n));
-            let a: Vec<T> = numbers(room(m, k), 1).into_iter().map(&of).collect();
-            let b: Vec<T> = numbers(room(k, n), 2).into_iter().map(&of).collect();
-            let start: Vec<T> = numbers(room(m, n), 3).into_iter().map(&of).collect();
-            let at = |s: (isize, isize), i: usize, j: usize| (i as isize * s.0 + j as isize * s.1) as usize;
+            let (a, b) = (stored(&a, &a[..m * k], k, sa), stored(&b, &b[..k * n], n, sb));
+            let start = stored(&start, &start[..m * n], n, sc);
             let way = ProductKind::for_shape(m, n);
             // SAFETY: each matrix has space for the elements that the sizes and strides address.
             let run = |c: &mut Vec<T>, accumulate, by| unsafe {
@@ -70,13 +86,10 @@ fn each<T: GemmElement + PartialEq>(
                 scaled.iter_mut().for_each(|x| *x = x.times(-0.3));
             }
             let name = format!("{dtype} {m}×{k}×{n} form {form}");
-            for i in 0..m {
-                for j in 0..n {
-                    let terms: Vec<_> = (0..k).map(|p| (a[at(sa, i, p)], b[at(sb, p, j)])).collect();
-                    let c = at(sc, i, j);
-                    assert!(scaled[c] == fresh[c].times(-0.3), "{name}: not rounded, then multiplied");
-                    test(&name, start[c], fresh[c], added[c], &terms);
-                }
+            for (c, expected) in expected.iter().enumerate() {
+                let c = at(sc, c / n, c % n);
+                assert!(scaled[c] == fresh[c].times(-0.3), "{name}: not rounded, then multiplied");
+                test(&name, start[c], fresh[c], added[c], expected);
             }
         }
     }
@@ -107,18 +120,17 @@ fn products_of_matrices_add_in_one_order() {
         was: T,
         got: T,
         added: T,
-        terms: &[(T, T)],
+        expected: &T,
     ) {
-        let expected = sum(terms.iter().copied());
-        assert_eq!(got, expected, "{name}");
-        assert_eq!(added, was.plus(expected), "{name}: not dst + product");
+        assert_eq!(got, *expected, "{name}");
+        assert_eq!(added, was.plus(*expected), "{name}: not dst + product");
     }
-    each::<f32>(DType::F32, |x| x as f32, sizes, step, test);
-    each::<f64>(DType::F64, |x| x, sizes, step, test);
-    each::<u8>(DType::I8, |x| (x * 100.0) as i8 as u8, sizes, step, test);
-    each::<u16>(DType::U16, |x| ((x + 0.5) * 4.0) as u16, sizes, step, test);
-    each::<u32>(DType::I32, |x| (x * 3e9) as i32 as u32, sizes, step, test);
-    each::<u64>(DType::I64, |x| (x * 1e19) as i64 as u64, sizes, step, test);
+    each::<f32, _>(DType::F32, |x| x as f32, sizes, step, sum, test);
+    each::<f64, _>(DType::F64, |x| x, sizes, step, sum, test);
+    each::<u8, _>(DType::I8, |x| (x * 100.0) as i8 as u8, sizes, step, sum, test);
+    each::<u16, _>(DType::U16, |x| ((x + 0.5) * 4.0) as u16, sizes, step, sum, test);
+    each::<u32, _>(DType::I32, |x| (x * 3e9) as i32 as u32, sizes, step, sum, test);
+    each::<u64, _>(DType::I64, |x| (x * 1e19) as i64 as u64, sizes, step, sum, test);
 }
 
 #[test]
@@ -126,25 +138,29 @@ fn products_with_vectors_are_near() {
     let all =
         [(1, 1, 1), (1, 70, 35), (85, 130, 1), (39, 33, 1), (1, 600, 7), (5, 9, 1), (0, 3, 1), (1, 0, 3)];
     let (sizes, step) = if cfg!(miri) { (&all[4..], 8) } else { (&all[..], 2) };
-    each::<f32>(
+    each::<f32, _>(
         DType::F32,
         |x| x as f32,
         sizes,
         step,
-        |name, was, got, added, terms| {
+        |terms| {
             let exact: f64 = terms.iter().map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
             let scale: f64 = terms.iter().map(|(x, y)| f64::from(x * y).abs()).sum();
+            (exact, scale)
+        },
+        |name, was, got, added, &(exact, scale)| {
             assert!((f64::from(got) - exact).abs() <= 1e-6 * scale + 1e-30, "{name}: {got} for {exact}");
             assert_eq!(added, was + got, "{name}: not dst + product");
         },
     );
-    each::<u16>(
+    each::<u16, _>(
         DType::I16,
         |x| (x * 100.0) as i16 as u16,
         sizes,
         step,
-        |name, was, got, added, terms| {
-            assert_eq!(got, sum(terms.iter().copied()), "{name}");
+        sum,
+        |name, was, got, added, expected| {
+            assert_eq!(got, *expected, "{name}");
             assert_eq!(added, was.wrapping_add(got), "{name}");
         },
     );
