@@ -7,9 +7,10 @@ cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
 # Optimised tests run more programs per minute.
 export CARGO_PROFILE_TEST_OPT_LEVEL=1
-parts=(--test bad_input --test bytes_moved --test fixits --test laws --test operations --test properties --test reports)
+parts=(--test bad_input --test bytes_moved --test completeness --test conformance --test fixits --test laws --test operations --test properties --test reports)
 cargo test --lib "${parts[@]}" --test sharding --test limits --no-run
 ATMESH_SOAK=1 BYTES_MOVED_VARIANTS=2 DEGENERATE=8 FIXITS=4000 cargo test -q "${parts[@]}"
+ATMESH_SOAK=1 cargo test -q -p atmesh_linalg
 DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
@@ -19,5 +20,5 @@ while [ $SECONDS -lt $end ]; do
   LAWS_SEED=$((1000000 * seed)) LAWS_SECONDS=60 cargo test -q --test laws
   seed=$((seed + 1))
 done
-RESHARDS=all cargo test -q --test sharding reshards::
+RESHARDS=all ATMESH_SOAK=1 cargo test -q --test sharding
 ATMESH_CALLS=20000 cargo test -q --test limits many_calls_leave_nothing_behind

@@ -4,6 +4,7 @@
 //! widths.
 
 use super::{Program, V, programs};
+use crate::soak::{part, runs_all};
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 use atmesh::{Args, Axes, CheckpointPolicy, Param, Tree, checkpoint_with};
@@ -62,7 +63,8 @@ impl Program {
         let operands: V =
             each.map(|(k, (shape, s))| Key::new(k as u64).uniform(shape.clone()).put(&mesh, *s)).collect();
         let f = jit(|a: &V| p.constrained(&mesh, a));
-        Ok((report_text(&f.lower(&operands)?)?, bits(&f.call(&operands)?)?))
+        let lowered = f.lower(&operands)?;
+        Ok((report_text(&lowered)?, bits(&lowered.compile()?.call(&operands)?)?))
     }
 }
 
@@ -70,7 +72,8 @@ impl Program {
 fn other_names_of_axes_change_no_byte() -> Result<()> {
     let names: Vec<_> = AXES[0].into_iter().zip(AXES[1]).collect();
     let mut wrong = Vec::new();
-    for p in programs() {
+    // every second program, others than those of `order_decides_nothing`
+    for p in part(programs().into_iter().skip(usize::from(!runs_all())), 2) {
         let ((text, y), (other, z)) = (p.seen(AXES[0])?, p.seen(AXES[1])?);
         assert!(text.contains(AXES[0][0]) && other.contains(AXES[1][0]), "{}: axes are printed", p.name);
         if let Some(line) = differs(&text, &put_back(&other, &names)) {

@@ -6,6 +6,7 @@
 //! collective is evaluated by its definition on the list of blocks.
 
 use super::identity::{border, operands};
+use crate::soak::{part, runs_all};
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::collective::{
@@ -193,8 +194,11 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
     let results: Vec<ArrayType> = alone.iter().map(|y| y.ty().expect("it was read")).collect();
     for mode in [AxisType::Auto, AxisType::Explicit] {
         let explicit = mode == AxisType::Explicit;
-        for mesh in meshes(mode) {
-            for assignment in layouts(types, &results, &mesh) {
+        for (m, mesh) in meshes(mode).enumerate() {
+            let all = layouts(types, &results, &mesh);
+            // every mesh runs a quarter of the shardings, and the next mesh others
+            let first = if runs_all() { 0 } else { m % all.len().min(4) };
+            for assignment in part(all.into_iter().skip(first), 4) {
                 let asked = only(2, 0, &Axes::from("X"));
                 let prim: Prim = match () {
                     () if prim.downcast_ref::<Reshard>().is_some() => {
@@ -360,7 +364,8 @@ fn collective(name: &'static str, prim: &Prim, types: &[ArrayType], ran: &mut Ra
     }
 }
 
-/// Runs the primitives of the selected families, and asserts that there are at least `least` cases.
+/// Runs the primitives of the selected families, and asserts that there are at least `least` cases
+/// where all of them run.
 fn families(wanted: impl Fn(&str) -> bool, least: usize) {
     let mut ran = Ran::default();
     let subjects = super::identity::subjects();
@@ -388,6 +393,7 @@ fn families(wanted: impl Fn(&str) -> bool, least: usize) {
     println!("{} cases, {} of them over explicit axes, in {:?}", ran.cases, ran.explicit, started.elapsed());
     println!("within the tolerance, not exactly: {:?}", ran.loose);
     assert!(ran.wrong.is_empty(), "{} wrong:\n{}", ran.wrong.len(), ran.wrong.join("\n"));
+    let least = if runs_all() { least } else { least / 4 };
     assert!(ran.cases >= least && ran.explicit >= least / 5, "only {} cases ran", ran.cases);
 }
 

@@ -11,6 +11,9 @@ mod devices;
 mod identity;
 mod page;
 
+#[path = "../soak/mod.rs"]
+mod soak;
+
 #[path = "../conformance/runner/mod.rs"]
 #[expect(dead_code, reason = "single cases are run here, not reports of files made")]
 mod runner;

@@ -46,7 +46,7 @@ fn bits(x: &Array) -> Vec<u32> {
 /// bits, and returns them.
 fn everywhere(name: &str, x: &Array, i: &Array, f: fn(&Array, &Array) -> Array) -> Vec<u32> {
     let want = bits(&jit(f).engine(EngineKind::Reference).call((x, i)).unwrap());
-    for n in part([5, 1, 4, 2, 8], 2) {
+    for n in part([5, 1, 4, 2, 8], 3) {
         let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
         for spec in [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"]] {
             let y = x.put(&mesh, spec);

@@ -71,8 +71,8 @@ fn compare(
 ) {
     let wanted = f(x);
     let rank = x.shape().unwrap().len();
-    // Partitioning does not depend on the element type: one type runs on all meshes, the others on
-    // some of them.
+    // Partitioning does not depend on the element type: one type runs with all shardings, the
+    // others with some of them.
     let sizes: &[usize] = match (x.ty().unwrap().dtype, runs_all()) {
         (F32, true) => &[1, 2, 4, 5, 8],
         (F32, false) => &[4, 5],
@@ -81,7 +81,8 @@ fn compare(
     };
     for &n in sizes {
         let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
-        for spec in layouts(rank) {
+        let step = if x.ty().unwrap().dtype == F32 && n == 5 { 1 } else { 3 };
+        for spec in part(layouts(rank).into_iter().rev(), step) {
             let y = x.put(&mesh, spec);
             if y.ty().is_err() {
                 continue;

@@ -147,15 +147,17 @@ fn array(d: DType, values: &[Value]) -> Array {
 /// both engines and with several devices.
 #[track_caller]
 fn check(what: &str, d: DType, args: (&Array, &Array), wanted: &[Value], f: fn(&Array, &Array) -> Array) {
+    let (x, y) = args;
+    let eager = f(x, y);
+    let ty = eager.ty().unwrap_or_else(|e| panic!("{what} of {d}: {e}"));
+    let wanted = array(ty.dtype, wanted).reshape(&ty.shape);
     let same = |how: &str, y: Array| {
         let dtype = y.ty().unwrap_or_else(|e| panic!("{what} of {d}, {how}: {e}")).dtype;
-        let wanted = array(dtype, wanted);
-        let wanted = wanted.reshape(y.shape().unwrap_or_else(|e| panic!("{e}")));
+        assert_eq!(dtype, ty.dtype, "{what} of {d}, {how}");
         let differ = y.ne(&wanted).sum(..).item::<i32>().unwrap_or_else(|e| panic!("{what}, {how}: {e}"));
         assert_eq!(differ, 0, "{what} of {d}, {how}: elements differ");
     };
-    let (x, y) = args;
-    same("eager", f(x, y));
+    same("eager", eager);
     for engine in [EngineKind::Lockstep, EngineKind::Threads] {
         let run = |x: &Array, y: &Array| jit(f).engine(engine).call((x, y)).unwrap_or_else(|e| panic!("{e}"));
         same(&format!("{engine}"), run(x, y));
@@ -308,24 +310,24 @@ fn largest_elements() {
 #[test]
 fn transforms() {
     let grid = limit("row/four_step_fft.rs", "MIN_GRID_ELEMENTS");
-    for d in [C64, C128] {
-        for n in around(grid).into_iter().chain([grid / 2, 2 * grid]) {
-            let x = array(d, &values(d, n, 1));
-            // rounding of the transforms is far below 1/4
-            let rounded = |x: &Array, _: &Array| {
-                let y = x.fft(0).ifft(0);
-                y.real().round().complex(y.imag().round())
-            };
-            check(&format!("fft and ifft of {n}"), d, (&x, &x), &values(d, n, 1), rounded);
-            let ones = array(d, &vec![(1, 0); n]);
-            let mut wanted = vec![(0, 0); n];
-            wanted[0] = (n as i64, 0);
-            let transformed = |x: &Array, _: &Array| {
-                let y = x.fft(0);
-                y.real().round().complex(y.imag().round())
-            };
-            check(&format!("fft of {n} ones"), d, (&ones, &ones), &wanted, transformed);
-        }
+    let sizes = || around(grid).into_iter().chain([grid / 2, 2 * grid]);
+    let cases = [C64, C128].into_iter().flat_map(|d| sizes().map(move |n| (d, n)));
+    for (d, n) in part(cases, 2) {
+        let x = array(d, &values(d, n, 1));
+        // rounding of the transforms is far below 1/4
+        let rounded = |x: &Array, _: &Array| {
+            let y = x.fft(0).ifft(0);
+            y.real().round().complex(y.imag().round())
+        };
+        check(&format!("fft and ifft of {n}"), d, (&x, &x), &values(d, n, 1), rounded);
+        let ones = array(d, &vec![(1, 0); n]);
+        let mut wanted = vec![(0, 0); n];
+        wanted[0] = (n as i64, 0);
+        let transformed = |x: &Array, _: &Array| {
+            let y = x.fft(0);
+            y.real().round().complex(y.imag().round())
+        };
+        check(&format!("fft of {n} ones"), d, (&ones, &ones), &wanted, transformed);
     }
 }
 

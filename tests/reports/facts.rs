@@ -91,7 +91,7 @@ fn a_model_of_70_billion_parameters_is_best_on_few_tensor_parallel_chips() -> Re
     let rings = v5p().link("data", link(2.0)).link("tensor", link(1.0));
     let torus = v5p().torus([16, 32, 16]);
     let cases = [("rings", &rings, false), ("rings", &rings, true), ("torus", &torus, true)];
-    for (name, machine, auto) in part(cases, 2) {
+    for (name, machine, auto) in part(cases, 3) {
         let model = Decoder { auto, ..model };
         let plan = |y: usize| Ok((y, model.plan(8192 / y, y, machine)?));
         let plans = [1, 2, 4, 8].into_iter().map(plan).collect::<Result<Vec<(usize, Plan)>>>()?;
@@ -118,7 +118,7 @@ fn the_smallest_tensor_parallelism_that_fits_is_best() -> Result<()> {
         (40, 6144, 48, 1024, 256, 8),
         (48, 8192, 64, 1536, 512, 16),
     ];
-    for (layers, width, heads, batch, gpus, published) in models {
+    for (layers, width, heads, batch, gpus, published) in part(models, 3) {
         let model = Decoder {
             layers,
             width,

@@ -16,6 +16,8 @@ mod modes;
 mod open_dims;
 mod reshapes;
 mod reshards;
+#[path = "../soak/mod.rs"]
+mod soak;
 mod stencils_and_steps;
 mod types_and_layouts;
 mod unchecked;
