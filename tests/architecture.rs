@@ -20,9 +20,11 @@ const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("ir::program::primitive", "typing", "the default of `types` infers them from the other rules"),
     ("kernels::float", "simd_f32", REDUCTIONS),
     ("kernels::reduce", "gather index_filter simd_f32", REDUCTIONS),
+    ("kernels::row::fft::vector", "lanes plan transform", FEATURES),
 ];
 
 const NESTED_PROGRAMS: &str = "the derivative of an equation with nested programs differentiates them";
+const FEATURES: &str = "the trait of vectors has the loops that are compiled with their features";
 const REDUCTIONS: &str = "a table of loops has those of other modules, which are generic over the reductions";
 const TRANSPOSES: &str = "the two operations are each other's transpose";
 

@@ -29,7 +29,10 @@ const LIMITS: &[(&str, &str, Tested)] = &[
     ("gemm/small_k.rs", "MAX_TERMS", At("products")),
     ("gather.rs", "MAX_BATCH_ROWS", At("gathers_and_scatters")),
     ("index_filter.rs", "MAX_PICKED_ROWS", At("gathers_and_scatters")),
-    ("row/four_step_fft.rs", "MIN_GRID_ELEMENTS", At("transforms")),
+    ("row/fft/butterfly.rs", "MAX_PRIME", At("transforms")),
+    ("row/fft/plan.rs", "MAX_FLAT_GRID_ELEMENTS", At("transforms")),
+    ("row/fft/plan.rs", "MIN_GRID_ELEMENTS", At("transforms")),
+    ("row/fft/lanes.rs", "MAX_LANES", Exempt("the size of a buffer of registers")),
     ("row/prefix_sum/simd.rs", "MIN_STREAMING_BYTES", At("long_prefix_sums")),
     ("row/radix_sort.rs", "MIN_ELEMENTS_PER_DIGIT", At("sorts")),
     ("row/top_k.rs", "MIN_ELEMENTS_PER_RESULT", At("largest_elements")),
@@ -309,8 +312,11 @@ fn largest_elements() {
 /// A transform followed by its inverse, and the transform of a constant.
 #[test]
 fn transforms() {
-    let grid = limit("row/four_step_fft.rs", "MIN_GRID_ELEMENTS");
-    let sizes = || around(grid).into_iter().chain([grid / 2, 2 * grid]);
+    let grid = limit("row/fft/plan.rs", "MIN_GRID_ELEMENTS");
+    let flat = limit("row/fft/plan.rs", "MAX_FLAT_GRID_ELEMENTS");
+    let prime = limit("row/fft/butterfly.rs", "MAX_PRIME");
+    let more = [grid / 2, 2 * grid, 67, 4 * 67, 4 * flat, 1 << 16];
+    let sizes = || [grid, flat, prime].into_iter().flat_map(around).chain(more);
     let cases = [C64, C128].into_iter().flat_map(|d| sizes().map(move |n| (d, n)));
     for (d, n) in part(cases, 2) {
         let x = array(d, &values(d, n, 1));

@@ -1,7 +1,6 @@
 //! Kernels of whole rows: sorts, prefix sums, selections and Fourier transforms of 1-D slices.
 
 pub(crate) mod fft;
-pub(crate) mod four_step_fft;
 pub(crate) mod merge_sort;
 pub(crate) mod prefix_sum;
 pub(crate) mod radix_sort;

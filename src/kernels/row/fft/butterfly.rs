@@ -1,0 +1,191 @@
+//! The passes of mixed-radix transforms. Each product is rounded before it is added.
+
+use super::vector::{FftFloat, LaneVector, Parts};
+
+/// The maximum prime factor of a length whose transforms are computed from its factors.
+/// Other lengths use Bluestein's algorithm.
+pub(super) const MAX_PRIME: usize = 61;
+
+#[inline(always)]
+pub(super) fn add<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+    [x[0].add(y[0]), x[1].add(y[1])]
+}
+#[inline(always)]
+pub(super) fn sub<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+    [x[0].sub(y[0]), x[1].sub(y[1])]
+}
+/// Returns the complex product.
+#[inline(always)]
+pub(super) fn product<V: LaneVector>(x: Parts<V>, w: Parts<V>) -> Parts<V> {
+    [x[0].mul(w[0]).sub(x[1].mul(w[1])), x[0].mul(w[1]).add(x[1].mul(w[0]))]
+}
+/// Returns the product with one complex number.
+#[inline(always)]
+pub(super) fn times<V: LaneVector>(x: Parts<V>, [re, im]: [V::T; 2]) -> Parts<V> {
+    product(x, [x[0].all(re), x[0].all(im)])
+}
+/// Returns the product with one real number.
+#[inline(always)]
+pub(super) fn scaled<V: LaneVector>(x: Parts<V>, by: V::T) -> Parts<V> {
+    let by = x[0].all(by);
+    [x[0].mul(by), x[1].mul(by)]
+}
+/// Returns `x + i·y`.
+#[inline(always)]
+fn add_turned<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+    [x[0].sub(y[1]), x[1].add(y[0])]
+}
+/// Returns `x − i·y`.
+#[inline(always)]
+fn sub_turned<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+    [x[0].add(y[1]), x[1].sub(y[0])]
+}
+
+#[inline(always)]
+fn radix2<V: LaneVector>([a, b]: [Parts<V>; 2]) -> [Parts<V>; 2] {
+    [add(a, b), sub(a, b)]
+}
+
+#[inline(always)]
+fn radix4<V: LaneVector>([a, b, c, d]: [Parts<V>; 4]) -> [Parts<V>; 4] {
+    let (s, t, u, v) = (add(a, c), sub(a, c), add(b, d), sub(b, d));
+    [add(s, u), sub_turned(t, v), sub(s, u), add_turned(t, v)]
+}
+
+#[inline(always)]
+fn radix8<V: LaneVector>(x: [Parts<V>; 8]) -> [Parts<V>; 8] {
+    let e = radix4([x[0], x[2], x[4], x[6]]);
+    let o = radix4([x[1], x[3], x[5], x[7]]);
+    let half = x[0][0].all(V::T::nearest(std::f64::consts::FRAC_1_SQRT_2));
+    // the products with e^(−πi/4), and with −e^(−3πi/4)
+    let o1 = [o[1][0].add(o[1][1]).mul(half), o[1][1].sub(o[1][0]).mul(half)];
+    let o3 = [o[3][0].sub(o[3][1]).mul(half), o[3][0].add(o[3][1]).mul(half)];
+    [
+        add(e[0], o[0]),
+        add(e[1], o1),
+        sub_turned(e[2], o[2]),
+        sub(e[3], o3),
+        sub(e[0], o[0]),
+        sub(e[1], o1),
+        add_turned(e[2], o[2]),
+        add(e[3], o3),
+    ]
+}
+
+/// Transforms `P` elements by the definition, for an odd `P`; `H` is `P / 2`.
+#[inline(always)]
+fn odd<V: LaneVector, const P: usize, const H: usize>(x: [Parts<V>; P], roots: &[V::T]) -> [Parts<V>; P] {
+    let roots = &roots[..2 * P];
+    let (mut sums, mut differences, mut y) = ([x[0]; H], [x[0]; H], x);
+    for i in 0..H {
+        sums[i] = add(x[i + 1], x[P - 1 - i]);
+        differences[i] = sub(x[i + 1], x[P - 1 - i]);
+        y[0] = add(y[0], sums[i]);
+    }
+    for k in 1..=H {
+        let (mut even, mut odd) = (x[0], scaled(differences[0], roots[2 * k + 1]));
+        for i in 0..H {
+            let at = 2 * (k * (i + 1) % P);
+            even = add(even, scaled(sums[i], roots[at]));
+            if i > 0 {
+                odd = add(odd, scaled(differences[i], roots[at + 1]));
+            }
+        }
+        (y[k], y[P - k]) = (add_turned(even, odd), sub_turned(even, odd));
+    }
+    y
+}
+
+/// Transforms the elements by the definition, for any odd number of them.
+#[inline(always)]
+fn any_odd<V: LaneVector>(x: &mut [Parts<V>], y: &mut [Parts<V>], roots: &[V::T]) {
+    let (p, h) = (x.len(), x.len() / 2);
+    y[0] = x[0];
+    for i in 1..=h {
+        (x[i], x[p - i]) = (add(x[i], x[p - i]), sub(x[i], x[p - i]));
+        y[0] = add(y[0], x[i]);
+    }
+    for k in 1..=h {
+        let (mut even, mut odd, mut at) = (x[0], scaled(x[p - 1], roots[2 * k + 1]), k);
+        for i in 1..=h {
+            even = add(even, scaled(x[i], roots[2 * at]));
+            if i > 1 {
+                odd = add(odd, scaled(x[p - i], roots[2 * at + 1]));
+            }
+            at = if at + k >= p { at + k - p } else { at + k };
+        }
+        (y[k], y[p - k]) = (add_turned(even, odd), sub_turned(even, odd));
+    }
+}
+
+/// Runs a pass with a butterfly of `R` elements.
+///
+/// Each block of `R·m` elements has `R` transforms of length m, which become one.
+macro_rules! pass {
+    ($w:ident, $V:ident, $m:ident, $R:literal, $twiddles:ident, $x:ident => $butterfly:expr) => {
+        for block in $w.chunks_exact_mut($m * $R) {
+            let mut twiddles = $twiddles.chunks_exact(2);
+            for j in 0..$m {
+                let mut $x = [block[j]; $R];
+                for i in 1..$R {
+                    $x[i] = block[j + i * $m];
+                }
+                if j > 0 {
+                    for (x, t) in $x[1..].iter_mut().zip(&mut twiddles) {
+                        *x = times::<$V>(*x, [t[0], t[1]]);
+                    }
+                }
+                let y = $butterfly;
+                for i in 0..$R {
+                    block[j + i * $m] = y[i];
+                }
+            }
+        }
+    };
+}
+
+/// Runs the passes of these radices.
+///
+/// Twiddle factors and roots are those of all passes, in the order of their use.
+#[inline(always)]
+pub(super) fn passes<V: LaneVector>(
+    radices: &[usize],
+    mut twiddles: &[V::T],
+    mut roots: &[V::T],
+    w: &mut [Parts<V>],
+) {
+    let mut m = 1;
+    for r in radices {
+        match r {
+            2 => pass!(w, V, m, 2, twiddles, x => radix2(x)),
+            3 => pass!(w, V, m, 3, twiddles, x => odd::<V, 3, 1>(x, roots)),
+            4 => pass!(w, V, m, 4, twiddles, x => radix4(x)),
+            5 => pass!(w, V, m, 5, twiddles, x => odd::<V, 5, 2>(x, roots)),
+            7 => pass!(w, V, m, 7, twiddles, x => odd::<V, 7, 3>(x, roots)),
+            8 => pass!(w, V, m, 8, twiddles, x => radix8(x)),
+            r => {
+                let (mut x, mut y) = ([w[0]; MAX_PRIME], [w[0]; MAX_PRIME]);
+                for block in w.chunks_exact_mut(m * r) {
+                    let mut twiddles = twiddles.chunks_exact(2);
+                    for j in 0..m {
+                        for i in 0..*r {
+                            x[i] = block[j + i * m];
+                        }
+                        if j > 0 {
+                            for (x, t) in x[1..*r].iter_mut().zip(&mut twiddles) {
+                                *x = times::<V>(*x, [t[0], t[1]]);
+                            }
+                        }
+                        any_odd(&mut x[..*r], &mut y[..*r], roots);
+                        for i in 0..*r {
+                            block[j + i * m] = y[i];
+                        }
+                    }
+                }
+            }
+        }
+        twiddles = &twiddles[2 * (m - 1) * (r - 1)..];
+        roots = if r % 2 == 1 { &roots[2 * r..] } else { roots };
+        m *= r;
+    }
+}
