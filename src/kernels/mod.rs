@@ -29,6 +29,7 @@ mod lanes;
 mod math32;
 mod math64;
 mod reduce;
+mod short_rows;
 #[cfg(target_arch = "x86_64")]
 mod simd_f32;
 #[cfg(target_arch = "x86_64")]
@@ -50,6 +51,10 @@ pub use gather::{
 };
 pub use index_filter::{CombinePicked, IndexFilter, MAX_PICKED_ROWS, PickedRows};
 pub use reduce::MergeStack;
+pub use short_rows::{
+    AddSquares, Rows, SpreadSteps, Unzip, add_squares_of, gather_at_of, spread_indices, spread_positions,
+    unzip_of,
+};
 pub use sorted_scatter::{AddCursor, AddSorted, SortedUpdatesView};
 pub use weighted_sum::{MAX_TERMS, MIN_TERMS as FEWEST_TERMS, TermFactors, WeightedSumKernel};
 

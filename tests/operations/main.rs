@@ -19,5 +19,6 @@ mod misbehaving_kernels;
 mod named;
 mod numpy_names;
 mod sharded_parts;
+mod short_rows;
 mod thresholds;
 mod windows;

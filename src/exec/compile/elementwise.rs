@@ -1,5 +1,7 @@
 //! Elementwise groups: tile programs whose tasks are ranges of one dimension.
 
+use super::codegen::flat_program::flat_tile_program;
+use super::codegen::flat_rows::{FlatRows, LONG_ROW, MIN_FLAT_ELEMENTS};
 use super::codegen::interpreter::blocks::BLOCK_ROWS;
 use super::codegen::interpreter::{self, Scratch};
 use super::codegen::segments::{self, CodegenRequest};
@@ -34,38 +36,62 @@ pub(crate) fn bind(
     in_loop: bool,
     over: &[(Slot, Slot)],
 ) -> Result<ElementwiseKernel> {
-    let order = elementwise_order(g, group);
-    let outs: Vec<Slot> = g.stored_members(group).collect();
-    let stream = !in_loop
-        && over.is_empty()
-        && outs.len() == 1
-        && g.program.value_bytes(outs[0]) >= MIN_STREAM_BYTES
-        && g.program.outs.iter().any(|o| g.program.alias_root(*o) == outs[0]);
-    let ask = CodegenRequest { order: &order, stream, alias: None, overwrites: over, slot_base: base };
-    let mut tiles = segments::tile_program(g, group, &ask)?;
+    let ask = Request::new(g, group, in_loop, over);
+    let mut tiles = segments::tile_program(g, group, &ask.codegen(over, base))?;
     tiles.collapse_dims();
-    tiles.transposed_dim = tiles.find_transposed_dim();
-    let cost_us = estimate_cost_us(&tiles);
-    let workers = thread_pool::thread_pool().num_workers() as i64;
-    let requested_tasks = match in_loop {
-        true if cost_us < 3.0 => 1,
-        true if cost_us < 1000.0 => workers,
-        true => 16 * workers,
-        false => ((cost_us / 20.0) as i64).clamp(1, 512),
-    };
-    let split_dim = match tiles.ext[0] >= requested_tasks.min(8) {
-        true => 0,
-        false => (0..tiles.rank).max_by_key(|d| tiles.ext[*d]).unwrap_or(0),
-    };
-    let quantum = match split_dim {
-        d if d == tiles.rank - 1 => 512,
-        // (a task has whole blocks of rows, if all workers have a task)
-        d if tiles.transposed_dim == Some(d) && tiles.ext[d] >= workers * BLOCK_ROWS => BLOCK_ROWS,
-        _ => 1,
-    };
-    let step = ((tiles.ext[split_dim] + requested_tasks - 1) / requested_tasks).max(1);
-    let task_indices = (step + quantum - 1) / quantum * quantum;
-    Ok(ElementwiseKernel { tiles, split_dim, task_indices, cost_us })
+    Ok(ElementwiseKernel::new(tiles, in_loop))
+}
+
+/// Binds an elementwise group to memory, with flat rows if those of `kernel` are short.
+pub(crate) fn bind_flat(
+    g: &FusionPlan<'_, '_>,
+    group: usize,
+    base: u32,
+    in_loop: bool,
+    over: &[(Slot, Slot)],
+    kernel: &ElementwiseKernel,
+) -> Result<Option<ElementwiseKernel>> {
+    let t = &kernel.tiles;
+    let one = matches!(&t.boxes[..], [b] if b.segments.len() == 1);
+    if !one || t.rank < 2 || t.ext[t.rank - 1] >= LONG_ROW || t.elements() < MIN_FLAT_ELEMENTS {
+        return Ok(None);
+    }
+    let ask = Request::new(g, group, in_loop, over);
+    let ext = segments::dim_sizes(g, group, &ask.codegen(over, base));
+    let Some(rows) = FlatRows::choose(&ext, 1, t.tile_elements) else { return Ok(None) };
+    let flat = flat_tile_program(g, group, &ask.codegen(over, base), rows)?;
+    Ok(flat.map(|mut tiles| {
+        tiles.collapse_dims();
+        ElementwiseKernel::new(tiles, in_loop)
+    }))
+}
+
+/// The order and the options of the code that is generated for a group.
+struct Request {
+    order: Vec<usize>,
+    stream: bool,
+}
+
+impl Request {
+    fn new(g: &FusionPlan<'_, '_>, group: usize, in_loop: bool, over: &[(Slot, Slot)]) -> Request {
+        let order = elementwise_order(g, group);
+        let outs: Vec<Slot> = g.stored_members(group).collect();
+        let stream = !in_loop
+            && over.is_empty()
+            && outs.len() == 1
+            && g.program.value_bytes(outs[0]) >= MIN_STREAM_BYTES
+            && g.program.outs.iter().any(|o| g.program.alias_root(*o) == outs[0]);
+        Request { order, stream }
+    }
+    fn codegen<'a>(&'a self, over: &'a [(Slot, Slot)], base: u32) -> CodegenRequest<'a> {
+        CodegenRequest {
+            order: &self.order,
+            stream: self.stream,
+            alias: None,
+            overwrites: over,
+            slot_base: base,
+        }
+    }
 }
 
 /// Returns the approximate cost of a tile program, in microseconds.
@@ -84,6 +110,33 @@ fn estimate_cost_us(t: &TileProgram) -> f64 {
 }
 
 impl ElementwiseKernel {
+    /// Divides a tile program into tasks.
+    fn new(mut tiles: TileProgram, in_loop: bool) -> ElementwiseKernel {
+        tiles.transposed_dim = if tiles.is_flat { None } else { tiles.find_transposed_dim() };
+        let cost_us = estimate_cost_us(&tiles);
+        let workers = thread_pool::thread_pool().num_workers() as i64;
+        let requested_tasks = match in_loop {
+            true if cost_us < 3.0 => 1,
+            true if cost_us < 1000.0 => workers,
+            true => 16 * workers,
+            false => ((cost_us / 20.0) as i64).clamp(1, 512),
+        };
+        // (a flat row is not divided)
+        let dims = if tiles.is_flat { tiles.rank - 1 } else { tiles.rank };
+        let split_dim = match tiles.ext[0] >= requested_tasks.min(8) {
+            true => 0,
+            false => (0..dims).max_by_key(|d| tiles.ext[*d]).unwrap_or(0),
+        };
+        let quantum = match split_dim {
+            d if d == tiles.rank - 1 => 512,
+            // (a task has whole blocks of rows, if all workers have a task)
+            d if tiles.transposed_dim == Some(d) && tiles.ext[d] >= workers * BLOCK_ROWS => BLOCK_ROWS,
+            _ => 1,
+        };
+        let step = ((tiles.ext[split_dim] + requested_tasks - 1) / requested_tasks).max(1);
+        let task_indices = (step + quantum - 1) / quantum * quantum;
+        ElementwiseKernel { tiles, split_dim, task_indices, cost_us }
+    }
     /// Returns the name of the kernel in reports.
     pub(crate) fn name(&self) -> &'static str {
         if self.tiles.stream { "streamed tiles" } else { "tiles" }

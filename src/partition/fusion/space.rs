@@ -94,11 +94,17 @@ pub(crate) fn elementwise_order(g: &FusionPlan<'_, '_>, group: usize) -> Vec<usi
 }
 
 /// Returns the loops as dimensions, largest stride first, without loops of size 1.
-pub(crate) fn reduction_order(f: &ReductionLoops) -> Vec<usize> {
+pub(crate) fn reduction_memory_order(f: &ReductionLoops) -> Vec<usize> {
     let mut order: Vec<usize> = (0..f.num_loops).filter(|l| f.ext[*l] != 1).collect();
     let step =
         |l: usize| f.reads.iter().flat_map(|r| &r.boxes).map(|p| p.strides[l].abs()).max().unwrap_or(0);
     small_sort::sort_by_key(&mut order, |l| std::cmp::Reverse(step(*l)));
+    order
+}
+
+/// Returns the loops in the order of [`reduction_memory_order`], but for an inner loop over results.
+pub(crate) fn reduction_order(f: &ReductionLoops) -> Vec<usize> {
+    let mut order = reduction_memory_order(f);
     // if few elements are reduced to each result, an inner loop runs over results instead
     let run: i64 = order.iter().rev().take_while(|l| **l >= f.rank).map(|l| f.ext[*l]).product();
     if run > 1

@@ -2,9 +2,8 @@
 //!
 //! This code handles all primitives in the same way, by their loop nests.
 
-use super::named_ops::accum_dtype;
 use super::syntax::{list, tensor};
-use super::writer::{Ssa, Writer, precision_name};
+use super::writer::{Ssa, Writer, accum_dtype, precision_name};
 use super::{FaultResult, unsupported};
 use crate::core::{DType, Precision, util::small_sort};
 use crate::ir::program::{Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source};

@@ -3,7 +3,7 @@
 //! Examples are sorts, running reductions, FFTs, factorisations and convolutions.
 
 use super::syntax::{join, list};
-use super::writer::{Ssa, Writer, names, precision_name, types};
+use super::writer::{Ssa, Writer, accum_dtype, names, precision_name, types};
 use super::{FaultResult, unsupported};
 use crate::core::{ArrayType, DType, Precision, Scalar};
 use crate::ir::program::{ConvDim, FftType, NamedOp, Reducer};
@@ -263,9 +263,4 @@ fn far_reaching_dims(
     let reach = |i: usize, w: &[i64; 5]| (size(1, i) - 1).saturating_mul(w[4]).max(w[1]).max(w[2]);
     let beyond = |(i, w): &(usize, &[i64; 5])| reach(*i, w).saturating_mul(devices as i64) >= size(0, *i);
     windows.iter().enumerate().filter(beyond).map(|(i, _)| i).collect()
-}
-
-/// Returns the accumulator type: float32 for 16-bit floats, otherwise the type itself.
-pub(super) fn accum_dtype(d: DType) -> DType {
-    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
 }

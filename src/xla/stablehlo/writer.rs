@@ -335,3 +335,8 @@ pub(super) fn precision_name(precision: Precision, operands: [&Ssa; 2]) -> Optio
     let has_levels = operands.iter().any(|x| matches!(x.dtype, DType::F32 | DType::C64));
     (has_levels && precision != Precision::Default).then(|| precision.xla_name())
 }
+
+/// Returns the accumulator type: float32 for 16-bit floats, otherwise the type itself.
+pub(super) fn accum_dtype(d: DType) -> DType {
+    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
+}

@@ -179,6 +179,15 @@ impl Emitter {
                 self.ns_per_element += 0.5;
                 d
             }
+            ExprNode::Spread(m, steps) => {
+                let f = kernels::gather_at_of(size).ok_or_else(missing_load)?;
+                let at = self.push_row_instr(kernels::spread_indices, None, steps.constants(0));
+                let s = self.mem_operand(m);
+                self.push_spread(f, s, at, to.direct, m.strides[..cell.last].iter().all(|s| *s == 0))
+            }
+            ExprNode::SpreadPosition(first, steps) => {
+                self.push_row_instr(kernels::spread_positions, None, steps.constants(first))
+            }
             ExprNode::Position(m) => {
                 let s = self.mem_operand(MemAccess { slot: POSITION_SLOT, ..m });
                 let d = self.target_operand(to.direct);
@@ -194,6 +203,22 @@ impl Emitter {
             ExprNode::Instr { .. } => self.emit_instr(cell, plan, i, to)?,
         };
         Ok(())
+    }
+    /// Appends the load of the elements of operand `s` at the positions in register `at`.
+    ///
+    /// If they are the same in each row, they are loaded in the first one, as constants are.
+    fn push_spread(&mut self, f: SliceKernel, s: u16, at: u16, to: Option<MemAccess>, same: bool) -> u16 {
+        if same {
+            let d = self.push_row_instr(f, None, [0.0; 4]);
+            if let Some(i) = self.segment.row_code.last_mut() {
+                i.srcs = [d, s, at];
+            }
+            return d;
+        }
+        let d = self.target_operand(to);
+        self.push_instr(Instruction { kernel: f, dst: d, srcs: [at, s, at], consts: [0.0; 4] });
+        self.ns_per_element += 0.15;
+        d
     }
     /// Emits the instruction of node `i`, and frees the registers of operands that it reads last.
     fn emit_instr(

@@ -446,15 +446,34 @@ pub(crate) unsafe fn run_tile(
     n: i64,
     scratch: &mut Scratch,
 ) -> *mut u8 {
+    // SAFETY: the caller upholds the contract.
+    unsafe { run_flat_row(t, base, x, n, (n, true), scratch) }
+}
+
+/// Runs one tile as [`run_tile`] does, with row code for `row.0` elements.
+///
+/// Row code that does not depend on the row runs only if `row.1` is true.
+///
+/// # Safety
+/// The contract of [`run_tile`] holds, and row code may run for `row.0` elements.
+#[inline(always)]
+pub(crate) unsafe fn run_flat_row(
+    t: &TileProgram,
+    base: &[*mut u8],
+    x: &LoopVec,
+    n: i64,
+    row: (i64, bool),
+    scratch: &mut Scratch,
+) -> *mut u8 {
     let (s, regs) = (&t.boxes[0].segments[0], t.num_registers as usize);
     let table = &mut scratch.table[..];
     for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
         *p = address(m, base, x, t.rank);
     }
-    // SAFETY: the table has the operands of this tile, which are valid for `n` elements (caller
-    // contract).
+    // SAFETY: the table has the operands of this tile, which are valid for `n` elements, and those
+    // of row code for `row.0` elements (caller contract).
     unsafe {
-        s.row_code.iter().for_each(|i| execute_instr(i, table, n));
+        execute_row_code(s, table, row.0, row.1);
         execute_steps(&s.tile_code, table, n);
     }
     table[s.result as usize]

@@ -2,6 +2,8 @@
 
 mod cell;
 pub(crate) mod emit;
+pub(crate) mod flat_program;
+pub(crate) mod flat_rows;
 pub(crate) mod interpreter;
 pub(crate) mod peephole;
 pub(crate) mod segments;

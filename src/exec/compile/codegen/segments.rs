@@ -6,12 +6,13 @@
 
 use super::tile_program::{SegmentBox, TileProgram, TileSegment};
 use super::values::{ExprGraph, MemAccess, POSITION_SLOT};
-use super::{cell::DeferredStore, emit};
+use super::{cell::DeferredStore, emit, flat_rows::FlatRows};
 use crate::core::{DType, Result, Scalar, util::small_sort};
 use crate::exec::compile::fusion::{FusionMember, FusionPlan, FusionRoot};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::ir::{AccessBox, OperandAccess};
 use crate::ir::program::{ScalarArg, ScalarCode, ScalarOp, Source};
+use crate::kernels::SpreadSteps;
 use crate::partition::Slot;
 use crate::partition::fusion::space::{iteration_space, member_box};
 use smallvec::SmallVec;
@@ -33,7 +34,7 @@ pub(crate) struct CodegenRequest<'a> {
 }
 
 /// The state of code generation for one group.
-struct SegmentBuilder<'a, 'f, 'p> {
+pub(super) struct SegmentBuilder<'a, 'f, 'p> {
     /// The fusion plan.
     plan: &'a FusionPlan<'f, 'p>,
     /// The group whose code is generated.
@@ -56,6 +57,10 @@ struct SegmentBuilder<'a, 'f, 'p> {
     memo: Vec<u32>,
     /// The sorted boxes of operands with many of them, by address of the operand.
     sorted_boxes: HashMap<*const OperandAccess, Option<SortedBoxes>>,
+    /// The dimensions that are one row; `None` unless rows are flat.
+    flat: Option<FlatRows>,
+    /// True if an access does not fit flat rows.
+    is_irregular: bool,
 }
 
 /// Generates the tile program of a group; that of a reduction leaves its value in `result`.
@@ -76,6 +81,7 @@ pub(crate) fn tile_program(
         transposed_dim: None,
         stream: ask.stream,
         ns_per_element: 0.0,
+        is_flat: false,
     };
     for (e, &d) in c.dims.iter().enumerate() {
         t.ext[e] = (c.hi[d] - c.lo[d]).max(0);
@@ -108,6 +114,30 @@ pub(crate) fn tile_program(
     }
     emit::number_memory_operands(&mut t);
     Ok(t)
+}
+
+/// Returns the sizes of the dimensions of a group's space.
+pub(crate) fn dim_sizes(
+    g: &FusionPlan<'_, '_>,
+    group: usize,
+    ask: &CodegenRequest<'_>,
+) -> SmallVec<[i64; 4]> {
+    SegmentBuilder::new(g, group, ask).dim_sizes()
+}
+
+/// Returns the operands and their factors if a reduction's input is the square of their sum.
+pub(crate) fn square_of_sum(
+    g: &FusionPlan<'_, '_>,
+    group: usize,
+    ask: &CodegenRequest<'_>,
+) -> Result<Option<([MemAccess; 2], [f64; 2])>> {
+    let mut c = SegmentBuilder::new(g, group, ask);
+    if c.cuts().iter().any(|c| c.len() != 2) {
+        return Ok(None);
+    }
+    let deferred = c.deferred_stores();
+    c.build_segment(&deferred)?;
+    Ok(c.expr.as_square_of_sum())
 }
 
 /// Returns all boxes between these cuts, the last dimension fastest.
@@ -153,7 +183,7 @@ impl SortedBoxes {
 }
 
 impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
-    fn new(plan: &'a FusionPlan<'f, 'p>, group: usize, request: &'a CodegenRequest<'a>) -> Self {
+    pub(super) fn new(plan: &'a FusionPlan<'f, 'p>, group: usize, request: &'a CodegenRequest<'a>) -> Self {
         let (lo, hi, _) = iteration_space(plan, group);
         let members = &plan.groups[group].members;
         let stores = match plan.groups[group].root {
@@ -164,10 +194,45 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
         };
         let dims: &[usize] = if request.order.is_empty() { &[MAX_LOOPS - 1] } else { request.order };
         let (expr, memo, sorted_boxes) = (ExprGraph::default(), Vec::new(), HashMap::new());
-        SegmentBuilder { plan, group, request, lo, hi, dims, stores, cell: lo, expr, memo, sorted_boxes }
+        let (flat, is_irregular) = (None, false);
+        SegmentBuilder {
+            plan,
+            group,
+            request,
+            lo,
+            hi,
+            dims,
+            stores,
+            cell: lo,
+            expr,
+            memo,
+            sorted_boxes,
+            flat,
+            is_irregular,
+        }
+    }
+    /// Generates code over flat rows.
+    pub(super) fn flatten(&mut self, rows: FlatRows) {
+        self.flat = Some(rows);
+    }
+    /// Returns true if an access does not fit flat rows.
+    pub(super) fn is_irregular(&self) -> bool {
+        self.is_irregular
+    }
+    /// Returns the sizes of the dimensions.
+    pub(super) fn dim_sizes(&self) -> SmallVec<[i64; 4]> {
+        self.dims.iter().map(|d| self.hi[*d] - self.lo[*d]).collect()
+    }
+    /// Returns the access over flat rows, if rows are flat.
+    fn flat_access(&mut self, m: MemAccess) -> (MemAccess, Option<SpreadSteps>) {
+        let Some(rows) = self.flat else { return (m, None) };
+        rows.access(&m, &self.dim_sizes()).unwrap_or_else(|| {
+            self.is_irregular = true;
+            (m, None)
+        })
     }
     /// Returns the slots whose memory is also read, so that stores to them are deferred.
-    fn deferred_stores(&self) -> SmallVec<[DeferredStore; 2]> {
+    pub(super) fn deferred_stores(&self) -> SmallVec<[DeferredStore; 2]> {
         let slot = |s: Slot| s as u32 + self.request.slot_base;
         let same = self.request.alias.map(|s| DeferredStore { slot: slot(s.1), overwrites: None });
         let over = self
@@ -178,7 +243,7 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
         same.into_iter().chain(over).collect()
     }
     /// Returns the sorted cuts of each dimension: its ends, and those of members and access boxes.
-    fn cuts(&self) -> Vec<Vec<i64>> {
+    pub(super) fn cuts(&self) -> Vec<Vec<i64>> {
         let mut cuts: Vec<Vec<i64>> = self.dims.iter().map(|&d| vec![self.lo[d], self.hi[d]]).collect();
         for m in &self.plan.groups[self.group].members {
             let map = self.plan.elementwise_op(m.op);
@@ -201,7 +266,10 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
     /// Generates the code of the current cell; `None` if nothing is stored there.
     /// Also returns the nanoseconds per element, the number of registers and the elements of a
     /// tile.
-    fn build_segment(&mut self, deferred: &[DeferredStore]) -> Result<Option<(TileSegment, f64, u16, i64)>> {
+    pub(super) fn build_segment(
+        &mut self,
+        deferred: &[DeferredStore],
+    ) -> Result<Option<(TileSegment, f64, u16, i64)>> {
         let g = self.plan;
         let group = &g.groups[self.group];
         self.expr.clear();
@@ -224,7 +292,7 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
         if roots.is_empty() {
             return Ok(None);
         }
-        emit::emit(&self.expr, &roots, self.dims.len() - 1, deferred, self.request.stream).map(Some)
+        emit::emit(&self.expr, &roots, self.row_dim(), deferred, self.request.stream).map(Some)
     }
     /// Returns the memory access of element `off + Σ loop · st` of a value, for member `m`.
     ///
@@ -258,20 +326,38 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
             _ => root,
         };
         let mem = self.mem_access(slot as u32 + self.request.slot_base, dtype.size(), off, st, m, n);
-        self.expr.load(dtype, mem)
+        match self.flat_access(mem) {
+            (mem, None) => self.expr.load(dtype, mem),
+            (mem, Some(steps)) => self.expr.spread(dtype, mem, steps),
+        }
+    }
+    /// Returns the node of the loop position that an access computes.
+    fn position(&mut self, m: MemAccess) -> usize {
+        match (self.flat_access(m), i32::try_from(m.offset)) {
+            ((m, None), _) => self.expr.position(m),
+            ((m, Some(steps)), Ok(first)) if m.strides[..self.row_dim()].iter().all(|s| *s == 0) => {
+                self.expr.spread_position(first, steps)
+            }
+            _ => {
+                self.is_irregular = true;
+                self.expr.position(m)
+            }
+        }
+    }
+    /// Returns the innermost dimension.
+    fn row_dim(&self) -> usize {
+        self.flat.map_or(self.dims.len() - 1, |rows| rows.dim + 1)
     }
     /// Returns the memory access that stores a member.
-    fn store_target(&self, m: &FusionMember) -> MemAccess {
+    fn store_target(&mut self, m: &FusionMember) -> MemAccess {
         let map = self.plan.elementwise_op(m.op);
         let v = &self.plan.program.values[map.out];
-        self.mem_access(
-            map.out as u32 + self.request.slot_base,
-            v.dtype.size(),
-            0,
-            &v.strides,
-            m,
-            map.num_loops,
-        )
+        let (slot, size) = (map.out as u32 + self.request.slot_base, v.dtype.size());
+        let mem = self.mem_access(slot, size, 0, &v.strides, m, map.num_loops);
+        let (flat, spread) = self.flat_access(mem);
+        let is_dense = spread.is_none() && flat.strides[self.row_dim()] == size as i64;
+        self.is_irregular |= self.flat.is_some() && !is_dense;
+        flat
     }
     /// Returns the node of a member's value in the current cell.
     fn member_value(&mut self, k: usize) -> usize {
@@ -336,7 +422,7 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
                         let mut st = [0; MAX_LOOPS];
                         st[l + lead] = 1;
                         let mem = self.mem_access(POSITION_SLOT, 1, 0, &st, m, n);
-                        let at = self.expr.position(mem);
+                        let at = self.position(mem);
                         let as_it_is = matches!(i.op, ScalarOp::Copy | ScalarOp::Convert | ScalarOp::Bitcast)
                             || from == DType::I64;
                         if as_it_is {

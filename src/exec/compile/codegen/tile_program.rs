@@ -163,6 +163,8 @@ pub(crate) struct TileProgram {
     pub(crate) stream: bool,
     /// The approximate cost, in nanoseconds per element.
     pub(crate) ns_per_element: f64,
+    /// True if each row is a tile that runs as a whole (see `flat_rows`).
+    pub(crate) is_flat: bool,
 }
 
 impl TileProgram {

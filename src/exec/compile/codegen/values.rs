@@ -7,6 +7,7 @@
 use crate::core::{DType, Scalar};
 use crate::exec::compile::index::LoopVec;
 use crate::ir::program::{Reducer, ScalarOp};
+use crate::kernels::SpreadSteps;
 use std::collections::HashMap;
 
 /// The slot of operands that are loop positions.
@@ -68,8 +69,12 @@ pub(crate) enum ExprNode {
     Const(u128),
     /// An element in memory.
     Mem(MemAccess),
+    /// An element in memory, at computed positions in each row.
+    Spread(MemAccess, SpreadSteps),
     /// The loop position that an access computes, as int64.
     Position(MemAccess),
+    /// Loop positions that are the same in each row, from this one on, as int64.
+    SpreadPosition(i32, SpreadSteps),
     /// The result of an instruction.
     Instr { op: InstrOp, from: DType, n: u8, args: [u32; 3], k: [u64; 3] },
 }
@@ -117,6 +122,14 @@ impl ExprGraph {
     /// Returns the node of an element in memory.
     pub(crate) fn load(&mut self, dtype: DType, m: MemAccess) -> usize {
         self.intern(ExprNode::Mem(m), dtype)
+    }
+    /// Returns the node of an element at computed positions in each row.
+    pub(crate) fn spread(&mut self, dtype: DType, m: MemAccess, steps: SpreadSteps) -> usize {
+        self.intern(ExprNode::Spread(m, steps), dtype)
+    }
+    /// Returns the node of loop positions that are the same in each row.
+    pub(crate) fn spread_position(&mut self, first: i32, steps: SpreadSteps) -> usize {
+        self.intern(ExprNode::SpreadPosition(first, steps), DType::I64)
     }
     /// Returns the node of a loop position.
     pub(crate) fn position(&mut self, m: MemAccess) -> usize {
@@ -175,6 +188,17 @@ impl ExprGraph {
             ExprNode::Instr { op: InstrOp::Lin2, args: [a, b, _], k: [p, q, _], .. } => {
                 Some(([a as usize, b as usize], [f64::from_bits(p), f64::from_bits(q)]))
             }
+            _ => None,
+        }
+    }
+    /// Returns two operands in memory and their factors, if all that is computed is the square of
+    /// their sum.
+    pub(crate) fn as_square_of_sum(&self) -> Option<([MemAccess; 2], [f64; 2])> {
+        let product = self.nodes.len().checked_sub(1)?;
+        let [x, y] = self.as_product(product).filter(|_| product == 3)?;
+        let ([a, b], factors) = self.as_linear2(x).filter(|_| x == y)?;
+        match (self.nodes[a].0, self.nodes[b].0) {
+            (ExprNode::Mem(a), ExprNode::Mem(b)) => Some(([a, b], factors)),
             _ => None,
         }
     }

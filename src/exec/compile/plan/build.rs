@@ -1,12 +1,13 @@
 //! Passes 6, 8 and 9: builds an execution plan, with each group bound to memory as a node.
 
-use super::bind::{BoundGroup, task_nodes};
+use super::bind::{BoundGroup, GroupKernel, task_nodes};
 use super::planner::{PlanScope, Planner};
 use super::{
     BufferLocation, CompiledPlan, DonatedBuffer, ExecutionPlan, IdleDonation, NodeKernel, PlanLevel,
     PlanNode, ResultPlan, control::NestedPlan,
 };
 use crate::core::{Error, ErrorKind, Fault, PrintedStage, Result};
+use crate::exec::compile::elementwise;
 use crate::exec::compile::fusion::{self, FusionPlan, order::delay_groups, reuse};
 use crate::exec::{compile::ir::BufferProgram, compile::ir::HalfMatmuls, compile::lower};
 use crate::partition::{Slot, SpmdProgram};
@@ -167,6 +168,7 @@ impl Planner {
         }
         let is_placed = |s: Slot| self.locations[scope.base + s] != BufferLocation::None;
         delay_groups(g, scope.reuse, &is_placed);
+        flatten_short_rows(g, scope, &mut bound)?;
         let arena = self.allocate(g, scope, &mut bound);
         #[cfg(debug_assertions)]
         super::verify::assert_disjoint(super::verify::lifetimes(
@@ -199,6 +201,26 @@ impl Planner {
         }
         plan
     }
+}
+
+/// Binds elementwise groups that run alone with flat rows, if their rows are short.
+fn flatten_short_rows(
+    g: &FusionPlan<'_, '_>,
+    scope: &PlanScope<'_>,
+    bound: &mut [Option<BoundGroup>],
+) -> Result<()> {
+    for (k, group) in bound.iter_mut().enumerate() {
+        if let Some(BoundGroup { kernel: GroupKernel::Elementwise(kernel), .. }) = group
+            && !g.chains.iter().any(|chain| chain.groups.contains(&k))
+        {
+            let over = &scope.reuse.overwrites[k];
+            let flat = elementwise::bind_flat(g, k, scope.base as u32, scope.in_loop, over, kernel)?;
+            if let Some(flat) = flat {
+                **kernel = flat;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the nodes of each level. The second stages of kernels come after their first stages.

@@ -10,7 +10,9 @@
 //! subtrees, so the result does not depend on the cut. It does not depend on whether the input is
 //! in memory or computed during the reduction either.
 
+mod distances;
 mod run;
+mod short;
 mod weighted;
 
 use super::fusion::{FusionPlan, FusionRoot};
@@ -64,6 +66,10 @@ pub(crate) struct ReductionKernel {
     input_in_memory: bool,
     /// The row program that runs the reduction, if each result is one run of elements.
     row_program: Option<Box<RowProgram>>,
+    /// The reduction a batch of results at a time, if each has few elements.
+    short: Option<Box<short::ShortReduction>>,
+    /// The reduction as one of distances, if it is one.
+    distances: Option<Box<distances::Distances>>,
     /// The reducer and the element type.
     reducer: (Reducer, DType),
     /// The number of elements of a unit if the innermost dimension is reduced, otherwise of a tile.
@@ -195,6 +201,8 @@ pub(crate) fn bind(
         reduces_innermost: row,
         input_in_memory: direct,
         row_program: None,
+        short: None,
+        distances: None,
         reducer: (combine, dtype),
         tile_elements: tile,
         num_outer: (0..last).filter(|d| !reduced[*d]).map(|d| input.ext[d]).product(),
@@ -210,8 +218,10 @@ pub(crate) fn bind(
     n.row_program = n.as_row_program();
     n.weighted_rows = n.choose_weighted_rows(g, group);
     let elements = n.input.elements();
-    n.cost_us = n.estimate_cost_us(elements);
     n.choose_spans(elements);
+    n.distances = distances::bind(g, group, f, base, &n)?.map(Box::new);
+    n.short = short::bind(g, group, f, base, &n)?.map(Box::new);
+    n.cost_us = n.estimate_cost_us(elements);
     n.num_tasks = n.default_num_tasks();
     Ok(n)
 }
@@ -244,7 +254,11 @@ impl ReductionKernel {
         let (combine, dtype) = self.reducer;
         let w = self.input.ns_per_element + reduction_ns_per_element(combine, dtype);
         let n = elements as f64;
-        let calls = (n / self.tile_elements as f64).max((self.num_outer * self.num_columns) as f64);
+        let calls = match (&self.distances, &self.short) {
+            (None, None) => (n / self.tile_elements as f64).max((self.num_outer * self.num_columns) as f64),
+            // (for a batch of results)
+            _ => n / self.tile_elements as f64,
+        };
         ((n * w).max(n * self.element_bytes as f64 / 60.0) + 25.0 * calls) / 1000.0
     }
     /// Returns true if these are eight shards of one row each, at equal distances.
@@ -362,6 +376,12 @@ impl ReductionKernel {
             return self.num_result_tiles() * self.max_shards() * self.num_spans;
         }
         let elements = self.input.elements();
+        if let Some(distances) = &self.distances {
+            return (elements >> 20).clamp(1, distances.num_units());
+        }
+        if let Some(short) = &self.short {
+            return (elements >> 16).clamp(1, short.num_positions());
+        }
         match self.reduces_innermost {
             true => (elements >> 16).clamp(1, self.num_result_tiles().max(1)),
             false => {

@@ -34,7 +34,12 @@ impl TaskKernel for ReductionKernel {
             self.tile_elements = ((width + per - 1) / per).clamp(1, self.tile_elements);
             self.num_columns = (width + self.tile_elements - 1) / self.tile_elements;
         }
-        self.num_tasks = self.num_result_tiles().clamp(1, most);
+        let most_tasks = match (&self.distances, &self.short) {
+            (Some(distances), _) => distances.num_units(),
+            (None, Some(short)) => short.num_positions(),
+            (None, None) => self.num_result_tiles(),
+        };
+        self.num_tasks = most_tasks.clamp(1, most);
     }
     fn second_stage(&self) -> Option<SecondStage> {
         self.has_second_stage().then(|| SecondStage {
@@ -49,6 +54,14 @@ impl TaskKernel for ReductionKernel {
         // SAFETY: the caller upholds the contract for these results, and for the slot of the stage.
         unsafe {
             match task.stage {
+                KernelStage::Only if let Some(distances) = &self.distances => {
+                    let all = task.share_of(distances.num_units());
+                    distances.run(self, (all.start, all.end), memory, scratch)
+                }
+                KernelStage::Only if let Some(short) = &self.short => {
+                    let all = task.share_of(short.num_positions());
+                    short.run(self, (all.start, all.end), memory, scratch)
+                }
                 KernelStage::Only => {
                     self.run_tile_range(task.share_of(self.num_result_tiles()), memory, scratch)
                 }
@@ -120,6 +133,14 @@ impl ReductionKernel {
     /// The contract of `interpreter::run` holds, and the reduction can run by rows.
     pub(crate) unsafe fn run_rows(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
         debug_assert!(self.can_run_by_rows());
+        if let Some(short) = &self.short {
+            let position = |row: i64| (row * short.num_positions(), self.input.ext[0]);
+            let ((a, n), (b, _)) = (position(a), position(b));
+            if a % n == 0 && b % n == 0 {
+                // SAFETY: the caller upholds the contract for these results.
+                return unsafe { short.run(self, (a / n, b / n), base, s) };
+            }
+        }
         let each = self.num_result_tiles() / self.input.ext[0];
         // SAFETY: the caller upholds the contract for these results.
         unsafe { self.run_tile_range(a * each..b * each, base, s) }
@@ -312,7 +333,7 @@ impl ReductionKernel {
     ///
     /// # Safety
     /// `dst` points to `n` writable elements.
-    unsafe fn fill_neutral(&self, dst: *mut u8, n: i64) {
+    pub(super) unsafe fn fill_neutral(&self, dst: *mut u8, n: i64) {
         let k = [self.neutral[0], self.neutral[1], 0.0, 0.0];
         if let Some(f) = kernels::fill(self.element_bytes as usize) {
             // SAFETY: `dst` points to `n` writable elements (caller contract).
@@ -320,7 +341,7 @@ impl ReductionKernel {
         }
     }
     /// Combines accumulator `b` into accumulator `a`.
-    fn merge_accumulators(&self, a: usize, b: usize, n: i64, s: &Scratch) {
+    pub(super) fn merge_accumulators(&self, a: usize, b: usize, n: i64, s: &Scratch) {
         let (a, b) = (s.accumulator(a), s.accumulator(b));
         // SAFETY: a `MergeStack` merges different accumulators that have both been filled; their
         // `n` elements are one tile, which fits an accumulator.

@@ -98,7 +98,7 @@ pub(super) unsafe fn run_blocks(
     true
 }
 
-/// What is the same for all blocks of a box.
+/// The operands that all blocks of a box share.
 struct Block<'a> {
     /// The program.
     t: &'a TileProgram,
