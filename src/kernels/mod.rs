@@ -179,6 +179,10 @@ pub enum BroadcastOp {
     ExtremeIndex,
 }
 
+/// True if kernels that only save time are compiled. They are left out of WebAssembly modules, which a
+/// browser loads before it runs them; results have the same bits.
+pub(crate) const HAS_FAST_PATHS: bool = !cfg!(target_family = "wasm");
+
 /// Returns the kernel of a function in which some operands may be a single element, for float32
 /// and, for [`BroadcastOp::ExtremeIndex`], float64.
 ///
@@ -187,6 +191,7 @@ pub enum BroadcastOp {
 /// non-temporal where that is faster.
 pub fn broadcast_kernel(op: BroadcastOp, same: u8, dtype: DType, stream: bool) -> Option<SliceKernel> {
     match (op, dtype) {
+        (BroadcastOp::ExtremeIndex, _) if !HAS_FAST_PATHS => None,
         (BroadcastOp::ExtremeIndex, DType::F32) => Some(float::extreme_index::<f32>(cpu::level())),
         (BroadcastOp::ExtremeIndex, DType::F64) => Some(float::extreme_index::<f64>(cpu::level())),
         (_, DType::F32) => float::broadcast_kernel(op, same, variant(stream)),

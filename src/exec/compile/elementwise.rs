@@ -9,6 +9,7 @@ use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
 use super::{codegen::tile_program::TileProgram, fusion::FusionPlan, index::MAX_LOOPS};
 use crate::core::Result;
 use crate::exec::runtime::thread_pool;
+use crate::kernels::HAS_FAST_PATHS;
 use crate::partition::{Slot, fusion::space::elementwise_order};
 
 /// The minimum size, in bytes, of a result that is stored past the caches.
@@ -53,7 +54,12 @@ pub(crate) fn bind_flat(
 ) -> Result<Option<ElementwiseKernel>> {
     let t = &kernel.tiles;
     let one = matches!(&t.boxes[..], [b] if b.segments.len() == 1);
-    if !one || t.rank < 2 || t.ext[t.rank - 1] >= LONG_ROW || t.elements() < MIN_FLAT_ELEMENTS {
+    if !HAS_FAST_PATHS
+        || !one
+        || t.rank < 2
+        || t.ext[t.rank - 1] >= LONG_ROW
+        || t.elements() < MIN_FLAT_ELEMENTS
+    {
         return Ok(None);
     }
     let ask = Request::new(g, group, in_loop, over);

@@ -3,6 +3,10 @@
 use smallvec::SmallVec;
 
 /// The rows of one side of a product.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only x86-64 has the kernel that reads them")
+)]
 pub(crate) struct ProductSide<'a> {
     /// The first element.
     pub(crate) base: *const u8,
@@ -14,6 +18,10 @@ pub(crate) struct ProductSide<'a> {
 
 /// The terms of an element, as loops. The last loop has the terms of a turn.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only x86-64 has the kernel that reads them")
+)]
 pub(crate) struct ProductTerms {
     /// The offset of the first term in each side, in elements.
     pub(crate) offsets: [isize; 2],

@@ -7,7 +7,10 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{Buffer, GemmElement, GemmProblem, GemmSizes, MatRef};
-use crate::kernels::cpu::{self, for_each_isa, up_to_level};
+use crate::kernels::{
+    self,
+    cpu::{self, for_each_isa, up_to_level},
+};
 
 /// The number of rows of a tile.
 const TILE_ROWS: usize = 6;
@@ -42,7 +45,7 @@ integers! { u8 in u16 u16 in u16 u32 in u32 u64 in u64 }
 
 /// Returns true if this is faster than plain loops.
 pub(super) fn pays(s: GemmSizes) -> bool {
-    s.m.min(s.n).min(s.k) >= MIN_SIZE && s.m * s.n * s.k > super::MAX_UNPACKED_MACS
+    kernels::HAS_FAST_PATHS && s.m.min(s.n).min(s.k) >= MIN_SIZE && s.m * s.n * s.k > super::MAX_UNPACKED_MACS
 }
 
 /// Multiplies two matrices.

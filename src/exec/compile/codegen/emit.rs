@@ -179,6 +179,9 @@ impl Emitter {
                 self.ns_per_element += 0.5;
                 d
             }
+            ExprNode::Spread(..) | ExprNode::SpreadPosition(..) if !kernels::HAS_FAST_PATHS => {
+                unreachable!("only flat rows have such nodes")
+            }
             ExprNode::Spread(m, steps) => {
                 let f = kernels::gather_at_of(size).ok_or_else(missing_load)?;
                 let at = self.push_row_instr(kernels::spread_indices, None, steps.constants(0));

@@ -12,7 +12,7 @@ use crate::exec::compile::fusion::{FusionMember, FusionPlan, FusionRoot};
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::exec::compile::ir::{AccessBox, OperandAccess};
 use crate::ir::program::{ScalarArg, ScalarCode, ScalarOp, Source};
-use crate::kernels::SpreadSteps;
+use crate::kernels::{HAS_FAST_PATHS, SpreadSteps};
 use crate::partition::Slot;
 use crate::partition::fusion::space::{iteration_space, member_box};
 use smallvec::SmallVec;
@@ -225,7 +225,7 @@ impl<'a, 'f, 'p> SegmentBuilder<'a, 'f, 'p> {
     }
     /// Returns the access over flat rows, if rows are flat.
     fn flat_access(&mut self, m: MemAccess) -> (MemAccess, Option<SpreadSteps>) {
-        let Some(rows) = self.flat else { return (m, None) };
+        let Some(rows) = self.flat.filter(|_| HAS_FAST_PATHS) else { return (m, None) };
         rows.access(&m, &self.dim_sizes()).unwrap_or_else(|| {
             self.is_irregular = true;
             (m, None)

@@ -71,7 +71,7 @@ pub(super) fn bind(
     let (last, k) = (order.len().saturating_sub(2), order.last().map_or(0, |l| f.ext[*l]));
     let reduced =
         order.iter().filter(|l| **l >= f.rank).count() == 1 && order.last().is_some_and(|l| *l >= f.rank);
-    if !reduced || last == 0 || k > MAX_TERMS || !kernel.is_whole() {
+    if !kernels::HAS_FAST_PATHS || !reduced || last == 0 || k > MAX_TERMS || !kernel.is_whole() {
         return Ok(None);
     }
     let ask = CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
@@ -135,6 +135,9 @@ impl Distances {
         base: &[*mut u8],
         s: &mut Scratch,
     ) {
+        if !kernels::HAS_FAST_PATHS {
+            unreachable!("`bind` returns no such reduction")
+        }
         s.reserve(0, 0);
         let (size, last, leaves) = (kernel.element_bytes, self.ext.len() - 1, self.num_leaves(kernel));
         let columns = s.reserve_buffers((leaves * self.tile * size) as usize);

@@ -86,7 +86,7 @@ pub(super) fn bind(
     base: u32,
     kernel: &ReductionKernel,
 ) -> Result<Option<ShortReduction>> {
-    if !kernel.is_short() || kernel.weighted_rows.is_some() {
+    if !kernels::HAS_FAST_PATHS || !kernel.is_short() || kernel.weighted_rows.is_some() {
         return Ok(None);
     }
     let order = reduction_memory_order(f);
@@ -279,6 +279,9 @@ impl ShortReduction {
         base: &[*mut u8],
         s: &mut Scratch,
     ) {
+        if !kernels::HAS_FAST_PATHS {
+            unreachable!("`bind` returns no such reduction")
+        }
         let (registers, operands) =
             self.program.as_ref().map_or((0, 0), |t| (t.num_registers as usize, t.max_operands));
         s.reserve(registers, operands);

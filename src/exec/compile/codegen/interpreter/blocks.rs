@@ -8,7 +8,7 @@ use super::{address, execute_row_code, execute_step};
 use crate::exec::compile::codegen::tile_program::{REGISTER_BYTES, StridedLoad, TileProgram, TileSegment};
 use crate::exec::compile::index::LoopVec;
 use crate::exec::runtime::Buffer;
-use crate::kernels::CACHE_LINE_BYTES;
+use crate::kernels::{CACHE_LINE_BYTES, HAS_FAST_PATHS};
 use smallvec::SmallVec;
 
 /// The number of rows of a block, which is a multiple of those in a cache line.
@@ -30,7 +30,9 @@ impl TileProgram {
                 .map(move |b| b.segments.iter().map(move |s| s.loads_along(d, last).count()).sum::<usize>())
                 .sum::<usize>()
         };
-        let fits = |d: &usize| self.ext[*d] >= MIN_BLOCK && self.ext[last] >= MIN_BLOCK && loads(*d) > 0;
+        let fits = |d: &usize| {
+            HAS_FAST_PATHS && self.ext[*d] >= MIN_BLOCK && self.ext[last] >= MIN_BLOCK && loads(*d) > 0
+        };
         (0..last).filter(fits).max_by_key(|d| loads(*d))
     }
 }
@@ -66,7 +68,11 @@ pub(super) unsafe fn run_blocks(
 ) -> bool {
     let last = t.rank - 1;
     let loads: SmallVec<[&StridedLoad; 4]> = s.loads_along(along, last).collect();
-    if loads.is_empty() || end[along] - start[along] < MIN_BLOCK || end[last] - start[last] < MIN_BLOCK {
+    if !HAS_FAST_PATHS
+        || loads.is_empty()
+        || end[along] - start[along] < MIN_BLOCK
+        || end[last] - start[last] < MIN_BLOCK
+    {
         return false;
     }
     let mut buffer = Buffer::allocate_or_unwind(loads.len() * BLOCK_ROWS as usize * BUFFER_ROW_BYTES);
