@@ -179,8 +179,8 @@ pub enum BroadcastOp {
     ExtremeIndex,
 }
 
-/// True if kernels that only save time are compiled. They are left out of WebAssembly modules, which a
-/// browser loads before it runs them; results have the same bits.
+/// True if kernels that only save time are compiled. They are left out of WebAssembly modules, which
+/// a browser loads before it runs them; results have the same bits.
 pub(crate) const HAS_FAST_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Returns the kernel of a function in which some operands may be a single element, for float32

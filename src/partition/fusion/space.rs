@@ -102,7 +102,8 @@ pub(crate) fn reduction_memory_order(f: &ReductionLoops) -> Vec<usize> {
     order
 }
 
-/// Returns the loops in the order of [`reduction_memory_order`], but for an inner loop over results.
+/// Returns the loops in the order of [`reduction_memory_order`], but for an inner loop over
+/// results.
 pub(crate) fn reduction_order(f: &ReductionLoops) -> Vec<usize> {
     let mut order = reduction_memory_order(f);
     // if few elements are reduced to each result, an inner loop runs over results instead

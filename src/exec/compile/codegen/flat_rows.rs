@@ -25,7 +25,8 @@ pub(crate) struct FlatRows {
     pub(crate) dim: usize,
     /// The number of its indices in a row.
     pub(crate) chunk: i64,
-    /// The number of its indices from one row to the next: `chunk`, or 1 if rows may start anywhere.
+    /// The number of its indices from one row to the next: `chunk`, or 1 if rows may start
+    /// anywhere.
     pub(crate) step: i64,
     /// The number of elements of the dimensions inside it.
     pub(crate) inner: i64,
