@@ -33,8 +33,8 @@ fn small(d: DType, seed: usize, shape: &[usize]) -> (Array, Vec<i64>) {
 fn special(d: DType, n: usize, k: usize) -> Array {
     let one = |i: usize| match i % 97 {
         13 => f64::INFINITY,
-        14 if i % 5 == 0 => f64::NAN,
-        15..=60 if i / 400 % 2 == 0 => -0.0,
+        14 if i.is_multiple_of(5) => f64::NAN,
+        15..=60 if (i / 400).is_multiple_of(2) => -0.0,
         x => (x as f64 - 40.0) * 1.37f64.powi((i % 11) as i32),
     };
     let x = Array::from((0..n * k).map(one).collect::<Vec<f64>>()).reshape([n, k]);
@@ -90,7 +90,7 @@ fn sum(a: &Array, b: &Array) -> Array {
 
 #[test]
 fn sums_have_the_documented_order() {
-    for d in part(TYPES.into_iter(), 3).chain([F32]) {
+    for d in part(TYPES, 3).chain([F32]) {
         for [n, m, k] in SHAPES {
             let x = special(d, n * m, k);
             let kept = if k == 1 || m > 1 { m } else { n };
@@ -120,7 +120,7 @@ fn sums_have_the_documented_order() {
 
 #[test]
 fn operands_repeat_within_flat_rows() {
-    for d in part(TYPES.into_iter(), 3).chain([F32]) {
+    for d in part(TYPES, 3).chain([F32]) {
         for [n, m, k] in SHAPES {
             let ((z, a), (s, b)) = (small(d, 1, &[n, m, k]), small(d, 2, &[m, k]));
             let ((t, c), (u, e)) = (small(d, 3, &[n, m, 1]), small(d, 4, &[n, 1, k]));

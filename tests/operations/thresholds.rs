@@ -227,7 +227,7 @@ fn first_extremes() {
                 let y = 1.0 / array(d, &zeros);
                 &y - &y
             } else {
-                array(d, &zeros) * 0
+                array(d, &vec![(0, 0); m * n])
             };
             let x_nan = (array(d, &x) + nans).reshape([m, n]);
             let first = |order: &dyn Fn(Value) -> i64, line: &mut dyn Iterator<Item = usize>| {
