@@ -4,7 +4,7 @@ use super::{Options, uniform};
 use atmesh::prelude::*;
 
 pub(crate) fn transforms(o: &Options) -> Result<()> {
-    let complex = |shape: &[usize]| uniform(1, shape).complex(&uniform(2, shape));
+    let complex = |shape: &[usize]| uniform(1, shape).complex(uniform(2, shape));
     let (rows, n) = (o.scaled(1024), o.fixed(1024));
     let matrix = || complex(&[rows, n]);
     unary!(o, "fft/rows", matrix(), |x: &Array| x.fft(1));
