@@ -52,8 +52,8 @@ pub use gather::{
 pub use index_filter::{CombinePicked, IndexFilter, MAX_PICKED_ROWS, PickedRows};
 pub use reduce::MergeStack;
 pub use short_rows::{
-    AddSquares, Rows, SpreadSteps, Unzip, add_squares_of, gather_at_of, spread_indices, spread_positions,
-    unzip_of,
+    AddSquares, SpreadSteps, StridedMatrix, Unzip, add_squares_of, gather_at_of, spread_indices,
+    spread_positions, unzip_of,
 };
 pub use sorted_scatter::{AddCursor, AddSorted, SortedUpdatesView};
 pub use weighted_sum::{MAX_TERMS, MIN_TERMS as FEWEST_TERMS, TermFactors, WeightedSumKernel};
@@ -179,8 +179,8 @@ pub enum BroadcastOp {
     ExtremeIndex,
 }
 
-/// True if kernels that only save time are compiled. They are left out of WebAssembly modules, which
-/// a browser loads before it runs them; results have the same bits.
+/// True if kernels that only save time are compiled. They are left out of WebAssembly modules,
+/// which a browser loads before it runs them; results have the same bits.
 pub(crate) const HAS_FAST_PATHS: bool = !cfg!(target_family = "wasm");
 
 /// Returns the kernel of a function in which some operands may be a single element, for float32

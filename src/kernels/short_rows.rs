@@ -103,7 +103,7 @@ pub fn gather_at_of(size: usize) -> Option<SliceKernel> {
 
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct StridedMatrix {
     /// The number of rows.
     pub rows: usize,
     /// The number of columns.
@@ -120,13 +120,13 @@ pub struct Rows {
 ///
 /// The caller upholds: the elements of the matrix are readable, and `d` has space for the columns,
 /// which overlaps none of them.
-pub type Unzip = unsafe fn(m: &Rows, d: *mut u8, a: *const u8);
+pub type Unzip = unsafe fn(m: &StridedMatrix, d: *mut u8, a: *const u8);
 
 /// Implements [`Unzip`] for elements of a type.
 ///
 /// # Safety
 /// The caller upholds the contract of [`Unzip`].
-unsafe fn unzip<T: Copy>(m: &Rows, d: *mut u8, a: *const u8) {
+unsafe fn unzip<T: Copy>(m: &StridedMatrix, d: *mut u8, a: *const u8) {
     let (d, a) = (d.cast::<T>(), a.cast::<T>());
     for c in 0..m.columns {
         // SAFETY: the matrix has column `c`, and `d` has space for it (caller contract).
@@ -224,7 +224,7 @@ pub fn add_squares_of(dtype: DType) -> Option<AddSquares> {
 mod wide {
     //! The kernel for elements of 4 bytes on AVX-512.
 
-    use super::Rows;
+    use super::StridedMatrix;
     use std::arch::x86_64::*;
 
     /// Implements [`super::Unzip`].
@@ -232,7 +232,7 @@ mod wide {
     /// # Safety
     /// The caller upholds the contract of [`super::Unzip`]; the processor has AVX-512.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    pub(super) unsafe fn unzip(m: &Rows, d: *mut u8, a: *const u8) {
+    pub(super) unsafe fn unzip(m: &StridedMatrix, d: *mut u8, a: *const u8) {
         let (d, a) = (d.cast::<u32>(), a.cast::<u32>());
         let dense = m.column_step == 1 && m.row_step == m.columns as isize;
         // SAFETY: the caller upholds the contract, and the rows of a dense matrix have no gaps.

@@ -11,7 +11,7 @@ use crate::exec::compile::codegen::values::MemAccess;
 use crate::exec::compile::fusion::FusionPlan;
 use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
 use crate::ir::program::Reducer;
-use crate::kernels::{self, AddSquares, Rows, Unzip};
+use crate::kernels::{self, AddSquares, StridedMatrix, Unzip};
 use crate::partition::fusion::space::reduction_memory_order;
 use smallvec::SmallVec;
 
@@ -183,7 +183,7 @@ impl Distances {
     unsafe fn copy_columns(&self, kernel: &ReductionKernel, n: i64, from: *const u8, to: *mut u8) {
         let (size, (_, along)) = (kernel.element_bytes, self.terms);
         let steps = self.operands[1].strides;
-        let rows = Rows {
+        let rows = StridedMatrix {
             rows: n as usize,
             columns: 1,
             row_step: (steps[along - 1] / size) as isize,

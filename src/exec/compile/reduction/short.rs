@@ -14,7 +14,7 @@ use crate::exec::compile::codegen::values::MemAccess;
 use crate::exec::compile::fusion::FusionPlan;
 use crate::exec::compile::index::MAX_LOOPS;
 use crate::ir::program::Reducer;
-use crate::kernels::{self, Rows, Unzip};
+use crate::kernels::{self, StridedMatrix, Unzip};
 use crate::partition::fusion::space::reduction_memory_order;
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ const LONG_RESULTS: i64 = 512;
 
 /// Some of the dimensions of a batch.
 #[derive(Clone, Copy, Debug)]
-struct Level {
+struct BatchLoop {
     /// The number of indices.
     size: i64,
     /// The elements from one index to the next in the input.
@@ -44,9 +44,9 @@ struct Columns {
     /// The kernel that copies.
     unzip: Unzip,
     /// The innermost kept dimension.
-    kept: Level,
+    kept: BatchLoop,
     /// The innermost reduced dimension; one index if there is none.
-    reduced: Level,
+    reduced: BatchLoop,
     /// The offset of each other index in the input, among results, and among columns.
     others: Vec<[i64; 3]>,
     /// The elements from one index of the batch to the next, if `kept` is another dimension.
@@ -147,17 +147,17 @@ pub(super) fn bind(
 
 /// Returns the dimensions of a batch, merged where their kind and their steps permit.
 /// `steps` has those of the input in memory; a flat row is contiguous.
-fn levels(ext: &[i64], reduced: &[bool], rows: FlatRows, steps: Option<&[i64]>) -> SmallVec<[Level; 4]> {
-    let mut levels: SmallVec<[Level; 4]> = SmallVec::new();
+fn levels(ext: &[i64], reduced: &[bool], rows: FlatRows, steps: Option<&[i64]>) -> SmallVec<[BatchLoop; 4]> {
+    let mut levels: SmallVec<[BatchLoop; 4]> = SmallVec::new();
     let mut dense = rows.inner;
     for e in rows.dim..ext.len() {
         let is_chunk = e == rows.dim;
         let size = if is_chunk { 1 } else { ext[e] };
         dense /= size;
-        let level = Level { size, step: steps.map_or(dense, |s| s[e]), reduced: reduced[e], is_chunk };
+        let level = BatchLoop { size, step: steps.map_or(dense, |s| s[e]), reduced: reduced[e], is_chunk };
         match levels.last_mut() {
             Some(l) if l.reduced == level.reduced && l.step == size * level.step => {
-                *l = Level { size: l.size * size, is_chunk: l.is_chunk, ..level };
+                *l = BatchLoop { size: l.size * size, is_chunk: l.is_chunk, ..level };
             }
             _ => levels.push(level),
         }
@@ -167,8 +167,8 @@ fn levels(ext: &[i64], reduced: &[bool], rows: FlatRows, steps: Option<&[i64]>) 
 
 impl Columns {
     /// Returns the columns of these dimensions; `None` if too few elements are copied at a time.
-    fn new(levels: &[Level], size: i64) -> Option<Columns> {
-        let one = Level { size: 1, step: 0, reduced: true, is_chunk: false };
+    fn new(levels: &[BatchLoop], size: i64) -> Option<Columns> {
+        let one = BatchLoop { size: 1, step: 0, reduced: true, is_chunk: false };
         let kept = *levels.iter().rfind(|l| !l.reduced)?;
         let reduced = levels.iter().rfind(|l| l.reduced).copied().unwrap_or(one);
         let product = |r: bool| levels.iter().filter(|l| l.reduced == r).map(|l| l.size).product::<i64>();
@@ -194,7 +194,7 @@ impl Columns {
             *far *= l.size;
         }
         let chunk = levels.first().filter(|l| l.is_chunk)?;
-        let is_small = |l: &Level| (l.step * 16).abs() < i64::from(i32::MAX);
+        let is_small = |l: &BatchLoop| (l.step * 16).abs() < i64::from(i32::MAX);
         let copied = if kept.is_chunk { MIN_COPY } else { kept.size } * reduced.size;
         let fits = copied >= MIN_COPY && others.len() <= MAX_TERMS as usize && is_small(&kept);
         (fits).then_some(Columns {
@@ -218,7 +218,7 @@ impl Columns {
             Some(_) => (self.kept.size, many),
             None => (self.kept.size * many, 1),
         };
-        let rows = Rows {
+        let rows = StridedMatrix {
             rows: kept as usize,
             columns: self.reduced.size as usize,
             row_step: self.kept.step as isize,

@@ -1,59 +1,59 @@
 //! The passes of mixed-radix transforms. Each product is rounded before it is added.
 
-use super::vector::{FftFloat, LaneVector, Parts};
+use super::vector::{ComplexParts, FftFloat, LaneVector};
 
 /// The maximum prime factor of a length whose transforms are computed from its factors.
 /// Other lengths use Bluestein's algorithm.
 pub(super) const MAX_PRIME: usize = 61;
 
 #[inline(always)]
-pub(super) fn add<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+pub(super) fn add<V: LaneVector>(x: ComplexParts<V>, y: ComplexParts<V>) -> ComplexParts<V> {
     [x[0].add(y[0]), x[1].add(y[1])]
 }
 #[inline(always)]
-pub(super) fn sub<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+pub(super) fn sub<V: LaneVector>(x: ComplexParts<V>, y: ComplexParts<V>) -> ComplexParts<V> {
     [x[0].sub(y[0]), x[1].sub(y[1])]
 }
 /// Returns the complex product.
 #[inline(always)]
-pub(super) fn product<V: LaneVector>(x: Parts<V>, w: Parts<V>) -> Parts<V> {
+pub(super) fn product<V: LaneVector>(x: ComplexParts<V>, w: ComplexParts<V>) -> ComplexParts<V> {
     [x[0].mul(w[0]).sub(x[1].mul(w[1])), x[0].mul(w[1]).add(x[1].mul(w[0]))]
 }
 /// Returns the product with one complex number.
 #[inline(always)]
-pub(super) fn times<V: LaneVector>(x: Parts<V>, [re, im]: [V::T; 2]) -> Parts<V> {
+pub(super) fn times<V: LaneVector>(x: ComplexParts<V>, [re, im]: [V::T; 2]) -> ComplexParts<V> {
     product(x, [x[0].all(re), x[0].all(im)])
 }
 /// Returns the product with one real number.
 #[inline(always)]
-pub(super) fn scaled<V: LaneVector>(x: Parts<V>, by: V::T) -> Parts<V> {
+pub(super) fn scaled<V: LaneVector>(x: ComplexParts<V>, by: V::T) -> ComplexParts<V> {
     let by = x[0].all(by);
     [x[0].mul(by), x[1].mul(by)]
 }
 /// Returns `x + i·y`.
 #[inline(always)]
-fn add_turned<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+fn add_turned<V: LaneVector>(x: ComplexParts<V>, y: ComplexParts<V>) -> ComplexParts<V> {
     [x[0].sub(y[1]), x[1].add(y[0])]
 }
 /// Returns `x − i·y`.
 #[inline(always)]
-fn sub_turned<V: LaneVector>(x: Parts<V>, y: Parts<V>) -> Parts<V> {
+fn sub_turned<V: LaneVector>(x: ComplexParts<V>, y: ComplexParts<V>) -> ComplexParts<V> {
     [x[0].add(y[1]), x[1].sub(y[0])]
 }
 
 #[inline(always)]
-fn radix2<V: LaneVector>([a, b]: [Parts<V>; 2]) -> [Parts<V>; 2] {
+fn radix2<V: LaneVector>([a, b]: [ComplexParts<V>; 2]) -> [ComplexParts<V>; 2] {
     [add(a, b), sub(a, b)]
 }
 
 #[inline(always)]
-fn radix4<V: LaneVector>([a, b, c, d]: [Parts<V>; 4]) -> [Parts<V>; 4] {
+fn radix4<V: LaneVector>([a, b, c, d]: [ComplexParts<V>; 4]) -> [ComplexParts<V>; 4] {
     let (s, t, u, v) = (add(a, c), sub(a, c), add(b, d), sub(b, d));
     [add(s, u), sub_turned(t, v), sub(s, u), add_turned(t, v)]
 }
 
 #[inline(always)]
-fn radix8<V: LaneVector>(x: [Parts<V>; 8]) -> [Parts<V>; 8] {
+fn radix8<V: LaneVector>(x: [ComplexParts<V>; 8]) -> [ComplexParts<V>; 8] {
     let e = radix4([x[0], x[2], x[4], x[6]]);
     let o = radix4([x[1], x[3], x[5], x[7]]);
     let half = x[0][0].all(V::T::nearest(std::f64::consts::FRAC_1_SQRT_2));
@@ -74,7 +74,10 @@ fn radix8<V: LaneVector>(x: [Parts<V>; 8]) -> [Parts<V>; 8] {
 
 /// Transforms `P` elements by the definition, for an odd `P`; `H` is `P / 2`.
 #[inline(always)]
-fn odd<V: LaneVector, const P: usize, const H: usize>(x: [Parts<V>; P], roots: &[V::T]) -> [Parts<V>; P] {
+fn odd<V: LaneVector, const P: usize, const H: usize>(
+    x: [ComplexParts<V>; P],
+    roots: &[V::T],
+) -> [ComplexParts<V>; P] {
     let roots = &roots[..2 * P];
     let (mut sums, mut differences, mut y) = ([x[0]; H], [x[0]; H], x);
     for i in 0..H {
@@ -98,7 +101,7 @@ fn odd<V: LaneVector, const P: usize, const H: usize>(x: [Parts<V>; P], roots: &
 
 /// Transforms the elements by the definition, for any odd number of them.
 #[inline(always)]
-fn any_odd<V: LaneVector>(x: &mut [Parts<V>], y: &mut [Parts<V>], roots: &[V::T]) {
+fn any_odd<V: LaneVector>(x: &mut [ComplexParts<V>], y: &mut [ComplexParts<V>], roots: &[V::T]) {
     let (p, h) = (x.len(), x.len() / 2);
     y[0] = x[0];
     for i in 1..=h {
@@ -152,7 +155,7 @@ pub(super) fn passes<V: LaneVector>(
     radices: &[usize],
     mut twiddles: &[V::T],
     mut roots: &[V::T],
-    w: &mut [Parts<V>],
+    w: &mut [ComplexParts<V>],
 ) {
     let mut m = 1;
     for r in radices {

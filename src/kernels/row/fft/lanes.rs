@@ -2,7 +2,7 @@
 
 use super::PartsMemory;
 use super::butterfly::{add, product, scaled, times};
-use super::vector::{FftFloat, LaneVector, Parts};
+use super::vector::{ComplexParts, FftFloat, LaneVector};
 use std::mem::MaybeUninit;
 
 /// The maximum number of lanes of a vector.
@@ -20,7 +20,7 @@ pub(super) struct LaneSource<V: LaneVector> {
     /// True if the parts are swapped.
     pub(super) swap: bool,
     /// The elements as vectors, instead of in memory; null if they are in memory.
-    pub(super) vectors: *const Parts<V>,
+    pub(super) vectors: *const ComplexParts<V>,
 }
 
 /// The results of transforms side by side.
@@ -43,7 +43,7 @@ pub(super) struct LaneTarget<T> {
 }
 
 #[inline(always)]
-pub(super) fn swapped<V: LaneVector>(z: Parts<V>, swap: bool) -> Parts<V> {
+pub(super) fn swapped<V: LaneVector>(z: ComplexParts<V>, swap: bool) -> ComplexParts<V> {
     if swap { [z[1], z[0]] } else { z }
 }
 
@@ -104,7 +104,7 @@ type TileBuffers<V> = MaybeUninit<[[V; 2 * MAX_LANES]; 2]>;
 /// # Safety
 /// There is space for them.
 #[inline(always)]
-unsafe fn put<V: LaneVector>(to: *mut V, at: [usize; 2], z: Parts<V>) {
+unsafe fn put<V: LaneVector>(to: *mut V, at: [usize; 2], z: ComplexParts<V>) {
     // SAFETY: there is space for both (caller contract).
     unsafe {
         *to.add(at[0]) = z[0];
@@ -118,7 +118,7 @@ impl<V: LaneVector> LaneSource<V> {
         LaneSource { memory, width, swap, vectors: std::ptr::null() }
     }
     /// Returns the operand in vectors.
-    pub(super) fn in_vectors(vectors: *const Parts<V>) -> LaneSource<V> {
+    pub(super) fn in_vectors(vectors: *const ComplexParts<V>) -> LaneSource<V> {
         let memory = PartsMemory::contiguous(std::ptr::null_mut());
         LaneSource { memory, width: V::LANES, swap: false, vectors }
     }
@@ -127,7 +127,12 @@ impl<V: LaneVector> LaneSource<V> {
     /// # Safety
     /// The processor has the features of `V`, the elements are readable, and `w` has the places.
     #[inline(always)]
-    pub(super) unsafe fn load(&self, [first, step, count]: ElementRun, places: &[u32], w: *mut Parts<V>) {
+    pub(super) unsafe fn load(
+        &self,
+        [first, step, count]: ElementRun,
+        places: &[u32],
+        w: *mut ComplexParts<V>,
+    ) {
         let memory = self.memory.at(first, 0);
         let memory = PartsMemory { element: memory.element * step as isize, ..memory };
         let PartsMemory { lane, part, .. } = memory;
@@ -187,7 +192,7 @@ impl<V: LaneVector> LaneSource<V> {
         count: usize,
         size: usize,
         places: &[u32],
-        w: *mut Parts<V>,
+        w: *mut ComplexParts<V>,
     ) {
         let steps = V::LANES.ilog2();
         let mut buffers: TileBuffers<V> = MaybeUninit::uninit();
@@ -227,7 +232,12 @@ impl<T: FftFloat> LaneTarget<T> {
     /// # Safety
     /// The contract of `store` holds.
     #[inline(always)]
-    unsafe fn result<V: LaneVector<T = T>>(&self, w: *const Parts<V>, order: &[u32], k: usize) -> Parts<V> {
+    unsafe fn result<V: LaneVector<T = T>>(
+        &self,
+        w: *const ComplexParts<V>,
+        order: &[u32],
+        k: usize,
+    ) -> ComplexParts<V> {
         // SAFETY: `w` has all results, and there are twiddle factors of each (caller contract).
         unsafe {
             if !self.turns.is_null() {
@@ -251,7 +261,12 @@ impl<T: FftFloat> LaneTarget<T> {
     /// # Safety
     /// The contract of `store` holds, and there are factors.
     #[inline(always)]
-    unsafe fn unpacked<V: LaneVector<T = T>>(&self, w: *const Parts<V>, order: &[u32], k: usize) -> Parts<V> {
+    unsafe fn unpacked<V: LaneVector<T = T>>(
+        &self,
+        w: *const ComplexParts<V>,
+        order: &[u32],
+        k: usize,
+    ) -> ComplexParts<V> {
         let m = self.count - 1;
         // SAFETY: `w` has all elements of the packed transform, and there are factors (caller
         // contract).
@@ -271,7 +286,7 @@ impl<T: FftFloat> LaneTarget<T> {
     /// The processor has the features of `V`, the memory of the results is writable, `w` has the
     /// places of the order, and there are the factors of all results and lanes.
     #[inline(always)]
-    pub(super) unsafe fn store<V: LaneVector<T = T>>(&self, w: *const Parts<V>, order: &[u32]) {
+    pub(super) unsafe fn store<V: LaneVector<T = T>>(&self, w: *const ComplexParts<V>, order: &[u32]) {
         let (memory, count, width) = (self.memory, self.count, self.width);
         let PartsMemory { lane, part, .. } = memory;
         // SAFETY: the memory is writable, and the other arguments are as `result` needs them
@@ -299,7 +314,7 @@ impl<T: FftFloat> LaneTarget<T> {
                 }
             } else {
                 for i in 0..count {
-                    let z: Parts<V> = self.result(w, order, i);
+                    let z: ComplexParts<V> = self.result(w, order, i);
                     let parts = z.as_ptr().cast::<T>();
                     for l in 0..width {
                         let p = memory.element_address(i).offset(l as isize * lane);
@@ -318,7 +333,12 @@ impl<T: FftFloat> LaneTarget<T> {
     /// # Safety
     /// The contract of `store` holds, and the memory has tiles of this size.
     #[inline(always)]
-    unsafe fn store_tiles<V: LaneVector<T = T>>(&self, size: usize, w: *const Parts<V>, order: &[u32]) {
+    unsafe fn store_tiles<V: LaneVector<T = T>>(
+        &self,
+        size: usize,
+        w: *const ComplexParts<V>,
+        order: &[u32],
+    ) {
         let steps = V::LANES.ilog2();
         let mut buffers: TileBuffers<V> = MaybeUninit::uninit();
         let mut a = buffers.as_mut_ptr().cast::<V>();

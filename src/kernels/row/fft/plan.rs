@@ -5,7 +5,7 @@
 
 use super::butterfly::{self, MAX_PRIME};
 use super::lanes::LaneSource;
-use super::vector::{FftFloat, LaneVector, Parts};
+use super::vector::{ComplexParts, FftFloat, LaneVector};
 
 /// The minimum length that is split into the columns and the rows of a grid.
 const MIN_GRID_ELEMENTS: usize = 256;
@@ -122,7 +122,7 @@ impl<T: FftFloat> MixedRadix<T> {
     /// # Safety
     /// The processor has the features of `V`; `w` points to `n` elements.
     #[inline(always)]
-    pub(super) unsafe fn passes<V: LaneVector<T = T>>(&self, w: *mut Parts<V>) {
+    pub(super) unsafe fn passes<V: LaneVector<T = T>>(&self, w: *mut ComplexParts<V>) {
         // SAFETY: there are `n` elements, and the processor has the features (caller contract).
         let w = unsafe { std::slice::from_raw_parts_mut(w, self.n) };
         butterfly::passes(&self.radices, &self.twiddles, &self.roots, w);
@@ -254,8 +254,8 @@ impl<T: FftFloat> FftPlan<T> {
     pub(super) unsafe fn side_by_side<V: LaneVector<T = T>>(
         &self,
         x: &LaneSource<V>,
-        w: *mut Parts<V>,
-        column: *mut Parts<V>,
+        w: *mut ComplexParts<V>,
+        column: *mut ComplexParts<V>,
     ) {
         // SAFETY: elements and places are below `n` (invariants of the plans and of the caller).
         unsafe {

@@ -4,7 +4,7 @@
 use super::butterfly::{add, sub, times};
 use super::lanes::{LaneSource, LaneTarget, place, swapped};
 use super::plan::{ChirpPlan, FftPlan, GridPlan};
-use super::vector::{FftFloat, LaneVector, Parts};
+use super::vector::{ComplexParts, FftFloat, LaneVector};
 use super::{FftKind, PartsMemory};
 use std::ops::Range;
 
@@ -42,16 +42,16 @@ pub(super) enum GridStage {
 /// The buffers of a job.
 struct FftBuffers<V: LaneVector> {
     /// Elements that are transformed in place.
-    w: Vec<Parts<V>>,
+    w: Vec<ComplexParts<V>>,
     /// A column of a grid.
-    column: Vec<Parts<V>>,
+    column: Vec<ComplexParts<V>>,
     /// Operands and results of transforms.
-    x: Vec<Parts<V>>,
-    y: Vec<Parts<V>>,
+    x: Vec<ComplexParts<V>>,
+    y: Vec<ComplexParts<V>>,
     /// The same of one transform, and its grid.
-    row_x: Vec<Parts<V::T>>,
-    row_y: Vec<Parts<V::T>>,
-    grid: Vec<Parts<V::T>>,
+    row_x: Vec<ComplexParts<V::T>>,
+    row_y: Vec<ComplexParts<V::T>>,
+    grid: Vec<ComplexParts<V::T>>,
 }
 
 /// Returns the first column of a block, and the number of columns.
@@ -95,7 +95,7 @@ impl<T: FftFloat> FftJob<'_, T> {
     }
     /// Computes the operand of the complex transform of a real inverse one, with swapped parts.
     #[inline(always)]
-    fn unfold<V: LaneVector<T = T>>(&self, x: &mut [Parts<V>], y: &mut [Parts<V>]) {
+    fn unfold<V: LaneVector<T = T>>(&self, x: &mut [ComplexParts<V>], y: &mut [ComplexParts<V>]) {
         let (n, m) = (self.n, self.plan.n);
         let zero = x[0][0].all(T::default());
         // these elements are their own conjugates, so they are real
@@ -237,7 +237,7 @@ impl<T: FftFloat> FftJob<'_, T> {
         x: PartsMemory<T>,
         swap: bool,
         columns: Range<usize>,
-        made: *mut Parts<T>,
+        made: *mut ComplexParts<T>,
         buffers: &mut FftBuffers<V>,
     ) {
         let n = grid.column.n;
@@ -269,7 +269,7 @@ impl<T: FftFloat> FftJob<'_, T> {
     unsafe fn rows_stage<V: LaneVector<T = T>>(
         grid: &GridPlan<T>,
         rows: Range<usize>,
-        made: *mut Parts<T>,
+        made: *mut ComplexParts<T>,
         target: &LaneTarget<T>,
         buffers: &mut FftBuffers<V>,
     ) {
@@ -371,7 +371,7 @@ impl<T: FftFloat> FftJob<'_, T> {
 impl<T: FftFloat> ChirpPlan<T> {
     /// Multiplies operands by the chirp, and appends zeros.
     #[inline(always)]
-    fn prepare<V: LaneVector<T = T>>(&self, y: &mut [Parts<V>]) {
+    fn prepare<V: LaneVector<T = T>>(&self, y: &mut [ComplexParts<V>]) {
         let (x, rest) = y[..self.plan.n].split_at_mut(self.chirp.len());
         for (z, t) in x.iter_mut().zip(&self.chirp) {
             *z = times(*z, *t);
@@ -380,14 +380,14 @@ impl<T: FftFloat> ChirpPlan<T> {
     }
     /// Multiplies a transform by that of the filter, and swaps the parts for the transform back.
     #[inline(always)]
-    fn filter<V: LaneVector<T = T>>(&self, w: &[Parts<V>], order: &[u32], y: &mut [Parts<V>]) {
+    fn filter<V: LaneVector<T = T>>(&self, w: &[ComplexParts<V>], order: &[u32], y: &mut [ComplexParts<V>]) {
         for (k, (y, t)) in y.iter_mut().zip(&self.filter).enumerate() {
             *y = swapped(times(w[place(order, k)], *t), true);
         }
     }
     /// Computes the results from the transform back.
     #[inline(always)]
-    fn finish<V: LaneVector<T = T>>(&self, w: &[Parts<V>], order: &[u32], y: &mut [Parts<V>]) {
+    fn finish<V: LaneVector<T = T>>(&self, w: &[ComplexParts<V>], order: &[u32], y: &mut [ComplexParts<V>]) {
         for (k, (y, t)) in y.iter_mut().zip(&self.chirp).enumerate() {
             *y = times(swapped(w[place(order, k)], true), *t);
         }

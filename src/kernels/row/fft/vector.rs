@@ -30,7 +30,7 @@ pub(super) trait FftFloat:
 }
 
 /// The real and the imaginary parts of complex numbers, one of each lane.
-pub(super) type Parts<V> = [V; 2];
+pub(super) type ComplexParts<V> = [V; 2];
 
 /// A vector of floats.
 ///
@@ -62,9 +62,9 @@ pub(super) trait LaneVector: Copy + Send + Sync + 'static {
     fn sub(self, y: Self) -> Self;
     fn mul(self, y: Self) -> Self;
     /// Returns the elements with an even and with an odd index, of two vectors in a row.
-    fn split(x: Parts<Self>) -> Parts<Self>;
+    fn split(x: ComplexParts<Self>) -> ComplexParts<Self>;
     /// Returns the elements of two vectors in turns, as two vectors in a row.
-    fn join(x: Parts<Self>) -> Parts<Self>;
+    fn join(x: ComplexParts<Self>) -> ComplexParts<Self>;
 
     // The next methods are compiled once for each vector, with its features.
 
@@ -72,17 +72,22 @@ pub(super) trait LaneVector: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// As for this function.
-    unsafe fn passes(plan: &MixedRadix<Self::T>, w: *mut Parts<Self>);
+    unsafe fn passes(plan: &MixedRadix<Self::T>, w: *mut ComplexParts<Self>);
     /// Runs [`LaneSource::load`].
     ///
     /// # Safety
     /// As for this function.
-    unsafe fn load_elements(x: &LaneSource<Self>, run: ElementRun, places: &[u32], w: *mut Parts<Self>);
+    unsafe fn load_elements(
+        x: &LaneSource<Self>,
+        run: ElementRun,
+        places: &[u32],
+        w: *mut ComplexParts<Self>,
+    );
     /// Runs [`LaneTarget::store`].
     ///
     /// # Safety
     /// As for this function.
-    unsafe fn store_elements(to: &LaneTarget<Self::T>, w: *const Parts<Self>, order: &[u32]);
+    unsafe fn store_elements(to: &LaneTarget<Self::T>, w: *const ComplexParts<Self>, order: &[u32]);
     /// Runs [`FftPlan::side_by_side`].
     ///
     /// # Safety
@@ -90,8 +95,8 @@ pub(super) trait LaneVector: Copy + Send + Sync + 'static {
     unsafe fn side_by_side(
         plan: &FftPlan<Self::T>,
         x: &LaneSource<Self>,
-        w: *mut Parts<Self>,
-        column: *mut Parts<Self>,
+        w: *mut ComplexParts<Self>,
+        column: *mut ComplexParts<Self>,
     );
 }
 
@@ -106,7 +111,7 @@ macro_rules! lane_vector {
             use super::*;
 
             $(#[$features])*
-            pub(super) unsafe fn passes(plan: &MixedRadix<$T>, w: *mut Parts<$V>) {
+            pub(super) unsafe fn passes(plan: &MixedRadix<$T>, w: *mut ComplexParts<$V>) {
                 // SAFETY: as the contract of this function (caller contract).
                 unsafe { plan.passes(w) }
             }
@@ -115,13 +120,13 @@ macro_rules! lane_vector {
                 x: &LaneSource<$V>,
                 run: ElementRun,
                 places: &[u32],
-                w: *mut Parts<$V>,
+                w: *mut ComplexParts<$V>,
             ) {
                 // SAFETY: as the contract of this function (caller contract).
                 unsafe { x.load(run, places, w) }
             }
             $(#[$features])*
-            pub(super) unsafe fn store_elements(to: &LaneTarget<$T>, w: *const Parts<$V>, order: &[u32]) {
+            pub(super) unsafe fn store_elements(to: &LaneTarget<$T>, w: *const ComplexParts<$V>, order: &[u32]) {
                 // SAFETY: as the contract of this function (caller contract).
                 unsafe { to.store(w, order) }
             }
@@ -129,8 +134,8 @@ macro_rules! lane_vector {
             pub(super) unsafe fn side_by_side(
                 plan: &FftPlan<$T>,
                 x: &LaneSource<$V>,
-                w: *mut Parts<$V>,
-                column: *mut Parts<$V>,
+                w: *mut ComplexParts<$V>,
+                column: *mut ComplexParts<$V>,
             ) {
                 // SAFETY: as the contract of this function (caller contract).
                 unsafe { plan.side_by_side(x, w, column) }
@@ -182,31 +187,31 @@ macro_rules! lane_vector {
                 unsafe { $mul(self, y) }
             }
             #[inline(always)]
-            fn split([$a, $b]: Parts<Self>) -> Parts<Self> {
+            fn split([$a, $b]: ComplexParts<Self>) -> ComplexParts<Self> {
                 unsafe { $split }
             }
             #[inline(always)]
-            fn join([$c, $d]: Parts<Self>) -> Parts<Self> {
+            fn join([$c, $d]: ComplexParts<Self>) -> ComplexParts<Self> {
                 unsafe { $join }
             }
             #[inline(always)]
-            unsafe fn passes(plan: &MixedRadix<$T>, w: *mut Parts<$V>) {
+            unsafe fn passes(plan: &MixedRadix<$T>, w: *mut ComplexParts<$V>) {
                 unsafe { $name::passes(plan, w) }
             }
             #[inline(always)]
-            unsafe fn load_elements(x: &LaneSource<$V>, run: ElementRun, places: &[u32], w: *mut Parts<$V>) {
+            unsafe fn load_elements(x: &LaneSource<$V>, run: ElementRun, places: &[u32], w: *mut ComplexParts<$V>) {
                 unsafe { $name::load_elements(x, run, places, w) }
             }
             #[inline(always)]
-            unsafe fn store_elements(to: &LaneTarget<$T>, w: *const Parts<$V>, order: &[u32]) {
+            unsafe fn store_elements(to: &LaneTarget<$T>, w: *const ComplexParts<$V>, order: &[u32]) {
                 unsafe { $name::store_elements(to, w, order) }
             }
             #[inline(always)]
             unsafe fn side_by_side(
                 plan: &FftPlan<$T>,
                 x: &LaneSource<$V>,
-                w: *mut Parts<$V>,
-                column: *mut Parts<$V>,
+                w: *mut ComplexParts<$V>,
+                column: *mut ComplexParts<$V>,
             ) {
                 unsafe { $name::side_by_side(plan, x, w, column) }
             }
