@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn ops(insts: Vec<ScalarInst>) -> Vec<(ScalarOp, DType)> {
-        narrowed(&ScalarCode { insts: insts.into() }).iter().map(|i| (i.op, i.dtype)).collect()
+        narrowed(&ScalarCode { insts }).iter().map(|i| (i.op, i.dtype)).collect()
     }
 
     #[test]
