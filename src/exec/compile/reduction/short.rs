@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 const MAX_TERMS: i64 = 64;
 /// The maximum number of elements of a result that a row program could reduce. Longer rows take
 /// less time one by one: 0.31 against 0.40 ns an element at 18 of them.
-const MAX_ROW_TERMS: i64 = 16;
+const MAX_ROW_PROGRAM_TERMS: i64 = 16;
 /// The minimum number of elements that are copied at a time.
 const MIN_COPY: i64 = 8;
 /// The length of rows of results from which a row scalar is better than an operand that repeats.
@@ -252,7 +252,7 @@ impl ReductionKernel {
             Reducer::Mul => dtype.size() == 2 && dtype.is_float() || dtype.is_complex(),
             _ => false,
         };
-        let most = if self.row_program.is_some() { MAX_ROW_TERMS } else { MAX_TERMS };
+        let most = if self.row_program.is_some() { MAX_ROW_PROGRAM_TERMS } else { MAX_TERMS };
         self.is_whole()
             && !(rounds && self.reduces_innermost)
             && self.num_reduced(&self.partials[0][0]) <= most

@@ -112,7 +112,7 @@ macro_rules! lane_vector {
 
             $(#[$features])*
             pub(super) unsafe fn passes(plan: &MixedRadix<$T>, w: *mut ComplexParts<$V>) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { plan.passes(w) }
             }
             $(#[$features])*
@@ -122,12 +122,12 @@ macro_rules! lane_vector {
                 places: &[u32],
                 w: *mut ComplexParts<$V>,
             ) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { x.load(run, places, w) }
             }
             $(#[$features])*
             pub(super) unsafe fn store_elements(to: &LaneTarget<$T>, w: *const ComplexParts<$V>, order: &[u32]) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { to.store(w, order) }
             }
             $(#[$features])*
@@ -137,7 +137,7 @@ macro_rules! lane_vector {
                 w: *mut ComplexParts<$V>,
                 column: *mut ComplexParts<$V>,
             ) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { plan.side_by_side(x, w, column) }
             }
             /// Runs a job.
@@ -147,7 +147,7 @@ macro_rules! lane_vector {
             $(#[$features])*
             #[allow(dead_code, reason = "vectors of one lane run no jobs where there are longer ones")]
             pub(in crate::kernels::row::fft) unsafe fn run_job(job: &FftJob<'_, $T>) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { job.run::<$V>() }
             }
         }
@@ -316,12 +316,12 @@ macro_rules! fft_float {
                     IsaLevel::Avx2 => x86::$avx2::run_job,
                     IsaLevel::Avx512 => x86::$avx512::run_job,
                 };
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { run(job) }
             }
             #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             unsafe fn run_job(_: IsaLevel, job: &FftJob<'_, $T>) {
-                // SAFETY: as the contract of this function (caller contract).
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { $one::run_job(job) }
             }
         }

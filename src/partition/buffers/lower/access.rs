@@ -180,7 +180,7 @@ impl ProgramLowering<'_> {
         }
         Ok(Some(read))
     }
-    /// Returns the copy of value `from` to value `to`, which has the positions `hull` of it.
+    /// Returns the copy of the positions `hull` of value `from` to value `to`.
     /// Returns `None` if it has no element.
     fn padded_box(&self, from: Slot, to: Slot, hull: &[(i64, i64)]) -> Option<CopyBox> {
         let (v, to) = (&self.program.values[from], &self.program.values[to]);
