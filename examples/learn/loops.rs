@@ -122,15 +122,19 @@ fn branches() -> Result<()> {
 fn collectives() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
-    let inside = jit(|x: &Array| fori_loop(0..10, (x, 0.0f32), |_, (x, s)| (0.5 * &x, s + x.sum(..))).1);
-    let outside = jit(|x: &Array| {
-        let total =
-            fori_loop(0..10, (x, Array::zeros([8]).put(&mesh, p!["X"])), |_, (x, s)| (0.5 * &x, s + &x)).1;
-        total.sum(..)
+    // The loop only adds to `sum`.
+    let adds = jit(|x: &Array| {
+        let (_, sum) = fori_loop(0..10, (x, 0.0f32), |_, (x, sum)| (0.5 * &x, sum + x.sum(..)));
+        sum
     });
-    println!("{}", inside.lower(&x)?.collectives());
-    println!("{}", outside.lower(&x)?.collectives());
-    println!("{} {}", inside.call(&x)?, outside.call(&x)?);
+    // Each step reads the sum of the step before.
+    let reads = jit(|x: &Array| {
+        let (_, sum) = fori_loop(0..10, (x, 0.0f32), |_, (x, sum)| (0.5 * &x - sum, x.sum(..)));
+        sum
+    });
+    println!("{}", adds.lower(&x)?.collectives());
+    println!("{}", reads.lower(&x)?.collectives());
+    println!("{} {}", adds.call(&x)?, reads.call(&x)?);
     Ok(())
 }
 // ANCHOR_END: collectives

@@ -7,7 +7,7 @@
 //!
 //! | pass | file | decision |
 //! |---|---|---|
-//! | 1 lower | `lower/` | Writes equations as loop nests over stored values. Programs nested in loops and branches go through all passes on their own |
+//! | 1 lower | `lower/` | Writes equations as loop nests over stored values. Carries that a loop only adds up stay partial (`lower/loop_sums`). Programs nested in loops and branches go through all passes on their own |
 //! | 2 views | `assign/fuse_views` | Which structural operations need no storage, because their consumers read through them |
 //! | 3 regions | `assign/region_search` | The placement of values that no type constrains, chosen by cost for groups of values that move together |
 //! | 4 alignment | `assign/block_align` | The offsets of the blocks of elementwise values |

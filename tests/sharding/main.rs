@@ -10,6 +10,7 @@ mod communication;
 mod cost_model;
 mod explicit_mode;
 mod gradient_sums;
+mod loop_sums;
 mod lowering_work;
 mod megatron;
 mod modes;

@@ -8,6 +8,7 @@ mod branches;
 mod collective;
 mod control;
 mod equations;
+mod loop_sums;
 mod manual;
 mod partial_rows;
 mod program;

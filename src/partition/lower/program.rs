@@ -4,6 +4,7 @@ use crate::core::Result;
 use crate::ir::program::{EquationContext, Op, Program};
 use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
+use crate::partition::lower::loop_sums;
 use crate::partition::{cost::compute::TransferPrices, draft::Draft, program::StepOrigin};
 
 /// Partitions a program for no machine in particular.
@@ -17,6 +18,8 @@ pub fn partition(program: &Program) -> Result<Partitioned> {
 /// Partitions a program for a machine with this cost of a byte.
 /// Every variable must be placed.
 pub(crate) fn partition_for(program: &Program, per_byte: TransferPrices) -> Result<Partitioned> {
+    let deferred = loop_sums::defer_loop_sums(program);
+    let program = deferred.as_ref().unwrap_or(program);
     let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
     let context = EquationContext::default();
     let origin = StepOrigin { op: "return".into(), ..StepOrigin::default() };
