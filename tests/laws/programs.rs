@@ -384,8 +384,17 @@ impl Line {
                 switch(&which, &[&|| x.clone(), &|| x.sin(), &|| x.flip(0) * 0.5])
             }
             Fori => {
-                let y = other();
-                fori_loop(0..(k % 4) as i32, &x, |i, c| (&c * 0.5 + &y * (i.astype(F32) * 0.1 + 0.3)).tanh())
+                let (y, steps) = (other(), 0..(k % 4) as i32);
+                let weight = |i: &Array| i.astype(F32) * 0.1 + 0.3;
+                // a carry that the loop only adds up, in several forms, and one that it reads
+                let added = |i: &Array| (x.sin() * weight(i)).sum(dim);
+                match k / 4 % 8 {
+                    0 => fori_loop(steps, x.sum(dim), |i, c| c + added(&i)),
+                    1 => fori_loop(steps, x.sum(dim), |i, c| added(&i) - c * 0.5),
+                    2 => fori_loop(steps, x.sum(dim), |i, c| fori_loop(0..2, c, |_, c| c + added(&i))),
+                    3 => fori_loop(steps, x.sum(dim), |i, c| -(c + checkpoint(&i, |i: Array| added(&i)))),
+                    _ => fori_loop(steps, &x, |i, c| (&c * 0.5 + &y * weight(&i)).tanh()),
+                }
             }
             Scan => {
                 let first = x.slice(ix![0..1]).reshape(&shape[1..]) * 0.0;
