@@ -229,6 +229,32 @@ fn what_a_call_recorded_serves_the_stages() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn what_a_stage_recorded_serves_a_call() -> Result<()> {
+    let times = std::cell::Cell::new(0);
+    let scale = Array::from([3.0f32, 4.0]);
+    let f = jit(|x: &Array| {
+        times.set(times.get() + 1);
+        x * &scale
+    });
+    let x = Array::from([1.0f32, 2.0]);
+    let (first, second) = (f.trace(&x)?, f.lower(&x)?);
+    assert_eq!(first.program(), f.trace(&x)?.program());
+    assert_eq!(numbers(&f.call(&x)?), [3.0, 8.0]);
+    assert_eq!((numbers(&f.call(&x)?), times.get()), (vec![3.0, 8.0], 1));
+    assert_eq!(numbers(&second.compile()?.call(&x)?), [3.0, 8.0]);
+    // Other types and other options are traced again.
+    f.lower(Array::ones([3, 2]))?;
+    assert_eq!(numbers(&f.call(Array::ones([2]))?), [3.0, 4.0]);
+    assert_eq!(times.get(), 2);
+    f.lower(Array::ones([4, 2]))?;
+    let donating = f.donate(0);
+    let y = Array::ones([4, 2]);
+    assert_eq!(numbers(&donating.call(&y)?), [3.0, 4.0, 3.0, 4.0, 3.0, 4.0, 3.0, 4.0]);
+    assert!(y.to_vec::<f32>().is_err(), "the call does not donate");
+    Ok(())
+}
+
 /// A thread runs what another one compiled.
 #[test]
 fn threads_share_what_they_compile() {

@@ -78,6 +78,8 @@ pub struct Jit<'f, I, O> {
     cache: Cache<(u64, u32), Arc<CompiledFunction<I, O>>>,
     /// The compiled function of the last call.
     last_used: RefCell<Option<Arc<CompiledFunction<I, O>>>>,
+    /// The program of the last `trace` or `lower`, until a call compiles it.
+    last_traced: RefCell<Option<Traced<I, O>>>,
 }
 
 /// Prints the options, without the function itself.
@@ -125,6 +127,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             machine: None,
             cache: Cache::new(MAX_CACHED_EQUATIONS),
             last_used: RefCell::default(),
+            last_traced: RefCell::default(),
         }
     }
     /// Returns the number of parameters of the function.
@@ -133,7 +136,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     }
     /// Clears the caches after an option has changed.
     pub(crate) fn with_empty_cache(mut self) -> Self {
-        (self.cache, self.last_used) = (Cache::new(MAX_CACHED_EQUATIONS), RefCell::default());
+        self.cache = Cache::new(MAX_CACHED_EQUATIONS);
+        (self.last_used, self.last_traced) = (RefCell::default(), RefCell::default());
         self
     }
     /// Sets the mesh of a program whose arguments are unplaced: they are replicated on it.
@@ -344,7 +348,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             Ok(known) => return Ok(known),
             Err(free) => free,
         };
-        let traced = self.trace_at(args, location)?;
+        let kept = self.last_traced.borrow_mut().take_if(|traced| traced.accepts(args));
+        let traced = kept.map_or_else(|| self.trace_at(args, location), Ok)?;
         let weight = PROGRAM_OVERHEAD_EQUATIONS + traced.program().num_equations();
         Ok(self.cache.put(key, traced.into_compiled(location)?, weight))
     }
@@ -360,16 +365,26 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         }
         Err((hash, number))
     }
-    /// Returns the traced stage of an earlier call with such arguments, or traces the function.
+    /// Returns the traced stage of an earlier call, `trace` or `lower` with such arguments, or traces
+    /// the function.
     fn trace_cached(&self, args: &I, location: SourceLocation) -> Result<Traced<I, O>> {
-        match self.lookup(args) {
-            Ok(known) if !crate::api::trace::tracing() && !any_traced(args) => Ok(known.traced()),
-            _ => self.trace_at(args, location),
+        if crate::api::trace::tracing() || any_traced(args) {
+            return self.trace_at(args, location);
         }
+        if let Ok(known) = self.lookup(args) {
+            return Ok(known.traced());
+        }
+        if let Some(known) = self.last_traced.borrow().as_ref().filter(|traced| traced.accepts(args)) {
+            return Ok(known.copy());
+        }
+        let traced = self.trace_at(args, location)?;
+        self.last_traced.replace(Some(traced.copy()));
+        Ok(traced)
     }
     /// Records the function for arguments like these, as a typed program.
     ///
-    /// If a [call](Jit::call) with such arguments was compiled before, its program is reused.
+    /// If the function was [called](Jit::call), traced or lowered with such arguments before, that
+    /// program is reused; a call reuses the program of the last `trace` or [`lower`](Jit::lower).
     #[track_caller]
     pub fn trace<A: CallArgs<I>>(&self, args: A) -> Result<Traced<I, O>> {
         let location = Location::caller();

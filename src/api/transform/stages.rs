@@ -56,6 +56,32 @@ struct Signature<I, O> {
     per_byte: TransferPrices,
 }
 
+impl<I: Tree, O: Tree> Signature<I, O> {
+    /// Returns an equal signature.
+    fn copy(&self) -> Signature<I, O> {
+        let Signature { args, leaves, donated, captures, out, engine, implicit_reshard, per_byte } = self;
+        Signature {
+            args: types_only(args),
+            leaves: leaves.clone(),
+            donated: donated.clone(),
+            captures: captures.clone(),
+            out: types_only(out),
+            engine: *engine,
+            implicit_reshard: *implicit_reshard,
+            per_byte: per_byte.clone(),
+        }
+    }
+    /// Returns true if these arguments are arrays of the argument types.
+    fn accepts(&self, args: &I) -> bool {
+        let (mut at, mut same) = (0, true);
+        args.visit(&mut Path::unnamed(), &mut |_, a| {
+            same = same && self.leaves.get(at).is_some_and(|leaf| leaf.matches(a));
+            at += 1;
+        });
+        same && at == self.leaves.len() && self.args.differs(args, &mut Path::unnamed()).is_none()
+    }
+}
+
 /// Returns the tree with its data removed: types only, to compare with and to rebuild results from.
 pub(crate) fn types_only<T: Tree>(tree: &T) -> T {
     tree.rebuild(&mut Path::unnamed(), &mut |_, a| {
@@ -77,7 +103,7 @@ pub struct Traced<I, O> {
 /// `Display` prints the program.
 pub struct Lowered<I, O> {
     program: Arc<Program>,
-    lowered: LoweredProgram,
+    lowered: Arc<LoweredProgram>,
     signature: Signature<I, O>,
 }
 
@@ -149,7 +175,7 @@ impl<I, O> Traced<I, O> {
     pub(super) fn into_compiled(self, location: SourceLocation) -> Result<Arc<CompiledFunction<I, O>>> {
         let Traced { program, signature } = self;
         if signature.implicit_reshard != ImplicitReshard::Allow {
-            let staged = pipeline::lower(&program, signature.per_byte.clone())?;
+            let staged = pipeline::lower_cached(&program, signature.per_byte.clone())?;
             signature.implicit_reshard.check(&staged.partitioned.collectives)?;
         }
         let Signature { donated, engine, per_byte, .. } = &signature;
@@ -158,7 +184,7 @@ impl<I, O> Traced<I, O> {
     }
     /// Places every value and derives the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
-        let staged = pipeline::lower(&self.program, self.signature.per_byte.clone())?;
+        let staged = pipeline::lower_cached(&self.program, self.signature.per_byte.clone())?;
         self.signature.implicit_reshard.check(&staged.partitioned.collectives)?;
         Ok(Lowered { program: self.program, lowered: staged, signature: self.signature })
     }
@@ -228,7 +254,7 @@ impl<I, O> Lowered<I, O> {
         let engine = self.signature.engine;
         let request = self.lowered.compile_request(&self.signature.donated, engine);
         let exe = engine::compile(engine.kind, request)?;
-        let ready = Arc::new(CompiledProgram { exe, results: self.lowered.results });
+        let ready = Arc::new(CompiledProgram { exe, results: self.lowered.results.clone() });
         Ok(Compiled(Arc::new(CompiledFunction::new(self.program, self.signature, ready, location)?)))
     }
 }
@@ -338,6 +364,17 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
     }
 }
 
+impl<I: Tree, O: Tree> Traced<I, O> {
+    /// Returns an equal stage.
+    pub(super) fn copy(&self) -> Traced<I, O> {
+        Traced { program: self.program.clone(), signature: self.signature.copy() }
+    }
+    /// Returns true if these arguments are arrays of the types that the function was traced for.
+    pub(super) fn accepts(&self, args: &I) -> bool {
+        self.signature.accepts(args)
+    }
+}
+
 impl<I, O> CompiledFunction<I, O> {
     fn new(
         program: Arc<Program>,
@@ -355,29 +392,11 @@ impl<I, O> CompiledFunction<I, O> {
 impl<I: Tree, O: Tree> CompiledFunction<I, O> {
     /// Returns the traced stage that this was compiled from.
     pub(super) fn traced(&self) -> Traced<I, O> {
-        let Signature { args, leaves, donated, captures, out, engine, implicit_reshard: implicit, per_byte } =
-            &self.signature;
-        let signature = Signature {
-            args: types_only(args),
-            leaves: leaves.clone(),
-            donated: donated.clone(),
-            captures: captures.clone(),
-            out: types_only(out),
-            engine: *engine,
-            implicit_reshard: *implicit,
-            per_byte: per_byte.clone(),
-        };
-        Traced { program: self.program.clone(), signature }
+        Traced { program: self.program.clone(), signature: self.signature.copy() }
     }
     /// Returns true if the program was compiled for arguments of these types.
     pub(super) fn accepts(&self, args: &I) -> bool {
-        let (mut at, mut same) = (0, true);
-        args.visit(&mut Path::unnamed(), &mut |_, a| {
-            same = same && self.signature.leaves.get(at).is_some_and(|leaf| leaf.matches(a));
-            at += 1;
-        });
-        same && at == self.signature.leaves.len()
-            && self.signature.args.differs(args, &mut Path::unnamed()).is_none()
+        self.signature.accepts(args)
     }
     /// Runs the program on arguments that [`accepts`](CompiledFunction::accepts) allows.
     pub(super) fn run(&self, args: &I, location: SourceLocation) -> Result<O> {
