@@ -39,7 +39,7 @@ use super::{dim_check::arity, dot_general::DotGeneral};
 use crate::core::{
     ArrayType, Axes, Axis, AxisType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, TypePart,
 };
-use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Prim, Primitive, TypedOperand, Value, typing};
+use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Prim, Primitive, TypedOperand, Value};
 use matrix_kernel::MatrixOp;
 use std::sync::Arc;
 
