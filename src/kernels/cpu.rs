@@ -152,8 +152,8 @@ pub(crate) use for_each_isa;
 
 /// Selects a function of a module of [`for_each_isa`] by level, of the first `$widest + 1` levels.
 ///
-/// `$widest` is a constant, so that the functions of wider levels are not compiled. In `const`, it
-/// may be any expression: the compiler keeps all arms of a `match` of a value that it has to compute.
+/// `$widest` is a constant, so that the functions of wider levels are not compiled. It is computed
+/// in a `const` block, because all arms are compiled of a `match` of a computed value.
 macro_rules! up_to_level {
     ($module:ident::<$T:ty>, $widest:expr, $level:expr) => {
         match const { $widest } {
