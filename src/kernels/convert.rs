@@ -165,46 +165,31 @@ unsafe fn round(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, 
     }
 }
 
-/// Returns the conversion from `A` to the type `to`; `common` selects vector code.
-fn conversion_from<A>(to: DType, common: bool, h: KernelVariant) -> Option<SliceKernel>
-where
-    A: Copy
-        + 'static
-        + ConvertTo<BoolByte>
-        + ConvertTo<f16>
-        + ConvertTo<bf16>
-        + ConvertTo<f32>
-        + ConvertTo<f64>,
-    A: ConvertTo<i8>
-        + ConvertTo<i16>
-        + ConvertTo<i32>
-        + ConvertTo<i64>
-        + ConvertTo<u8>
-        + ConvertTo<u16>
-        + ConvertTo<u32>
-        + ConvertTo<u64>,
-{
-    macro_rules! one {
-        ($D:ty, $fast:expr) => {
-            if common && $fast { narrow::<CastFn<A, $D>>(h) } else { scalar::<CastFn<A, $D>>() }
-        };
-    }
-    Some(match to {
-        DType::Bool => one!(BoolByte, true),
-        DType::I8 => one!(i8, false),
-        DType::I16 => one!(i16, false),
-        DType::I32 => one!(i32, true),
-        DType::I64 => one!(i64, true),
-        DType::U8 => one!(u8, false),
-        DType::U16 => one!(u16, false),
-        DType::U32 => one!(u32, true),
-        DType::U64 => one!(u64, false),
-        DType::F16 => one!(f16, false),
-        DType::BF16 => one!(bf16, false),
-        DType::F32 => one!(f32, true),
-        DType::F64 => one!(f64, true),
-        _ => return None,
-    })
+/// Returns the kernel of [`scalar`], as [`narrow`] does.
+fn rare<E: ElementFn>(_: KernelVariant) -> SliceKernel {
+    scalar::<E>()
+}
+
+/// Selects the conversion from `$A` to the type `$to`; `$common` makes those to common types.
+macro_rules! conversion {
+    ($A:ty, $common:ident, $to:ident, $h:ident) => {
+        match $to {
+            DType::Bool => $common::<CastFn<$A, BoolByte>>($h),
+            DType::I8 => rare::<CastFn<$A, i8>>($h),
+            DType::I16 => rare::<CastFn<$A, i16>>($h),
+            DType::I32 => $common::<CastFn<$A, i32>>($h),
+            DType::I64 => $common::<CastFn<$A, i64>>($h),
+            DType::U8 => rare::<CastFn<$A, u8>>($h),
+            DType::U16 => rare::<CastFn<$A, u16>>($h),
+            DType::U32 => $common::<CastFn<$A, u32>>($h),
+            DType::U64 => rare::<CastFn<$A, u64>>($h),
+            DType::F16 => rare::<CastFn<$A, f16>>($h),
+            DType::BF16 => rare::<CastFn<$A, bf16>>($h),
+            DType::F32 => $common::<CastFn<$A, f32>>($h),
+            DType::F64 => $common::<CastFn<$A, f64>>($h),
+            _ => return None,
+        }
+    };
 }
 
 /// Returns the kernel that converts elements of type `of` to type `to`.
@@ -218,20 +203,20 @@ pub(super) fn convert(of: DType, to: DType, h: KernelVariant) -> Option<SliceKer
         (DType::F32, DType::BF16) => return Some(narrow::<RoundToBf16>(h)),
         _ => {}
     }
-    match of {
-        DType::Bool => conversion_from::<BoolByte>(to, true, h),
-        DType::I8 => conversion_from::<i8>(to, false, h),
-        DType::I16 => conversion_from::<i16>(to, false, h),
-        DType::I32 => conversion_from::<i32>(to, true, h),
-        DType::I64 => conversion_from::<i64>(to, true, h),
-        DType::U8 => conversion_from::<u8>(to, false, h),
-        DType::U16 => conversion_from::<u16>(to, false, h),
-        DType::U32 => conversion_from::<u32>(to, true, h),
-        DType::U64 => conversion_from::<u64>(to, true, h),
-        DType::F16 => conversion_from::<f16>(to, false, h),
-        DType::BF16 => conversion_from::<bf16>(to, false, h),
-        DType::F32 => conversion_from::<f32>(to, true, h),
-        DType::F64 => conversion_from::<f64>(to, true, h),
-        _ => None,
-    }
+    Some(match of {
+        DType::Bool => conversion!(BoolByte, narrow, to, h),
+        DType::I8 => conversion!(i8, rare, to, h),
+        DType::I16 => conversion!(i16, rare, to, h),
+        DType::I32 => conversion!(i32, narrow, to, h),
+        DType::I64 => conversion!(i64, narrow, to, h),
+        DType::U8 => conversion!(u8, rare, to, h),
+        DType::U16 => conversion!(u16, rare, to, h),
+        DType::U32 => conversion!(u32, narrow, to, h),
+        DType::U64 => conversion!(u64, narrow, to, h),
+        DType::F16 => conversion!(f16, rare, to, h),
+        DType::BF16 => conversion!(bf16, rare, to, h),
+        DType::F32 => conversion!(f32, narrow, to, h),
+        DType::F64 => conversion!(f64, narrow, to, h),
+        _ => return None,
+    })
 }

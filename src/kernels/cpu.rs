@@ -152,10 +152,11 @@ pub(crate) use for_each_isa;
 
 /// Selects a function of a module of [`for_each_isa`] by level, of the first `$widest + 1` levels.
 ///
-/// `$widest` is a constant, so that the functions of wider levels are not compiled.
+/// `$widest` is a constant, so that the functions of wider levels are not compiled. It is computed
+/// in a `const` block, because all arms are compiled of a `match` of a computed value.
 macro_rules! up_to_level {
     ($module:ident::<$T:ty>, $widest:expr, $level:expr) => {
-        match $widest {
+        match const { $widest } {
             0 => $module::base::<$T>,
             1 => $module::narrow::<$T>($level),
             _ => $module::at::<$T>($level),

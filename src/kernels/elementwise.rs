@@ -87,16 +87,6 @@ const fn is_broadcast<E: ElementFn>(k: usize) -> bool {
     E::BROADCAST >> k & 1 == 1
 }
 
-/// Returns an operand as a slice, which is empty if the function does not read it.
-///
-/// # Safety
-/// If `used`, `p` points to `n` elements of type `T` for the lifetime of the slice.
-#[inline(always)]
-unsafe fn operand<'a, T>(p: *const u8, n: usize, used: bool) -> &'a [T] {
-    // SAFETY: `p` points to `n` elements if `used` (caller contract).
-    if used { unsafe { from_raw_parts(p.cast(), n) } } else { &[] }
-}
-
 /// Returns the result as a slice of uninitialized elements.
 ///
 /// # Safety
@@ -124,24 +114,22 @@ unsafe fn body<E: ElementFn, const L: u8>(
     // SAFETY: operands have `n` elements each, or one if they are broadcast, and the result
     // overlaps none of them (caller contract).
     unsafe {
-        let made = uninit_slice::<E::D>(d, n);
-        let count = |k: usize| if is_broadcast::<E>(k) { n.min(1) } else { n };
-        let a: &[E::A] = operand(a, n, true);
-        let b: &[E::B] = operand(b, count(1), E::ARITY > 1);
-        let c: &[E::C] = operand(c, count(2), E::ARITY > 2);
+        let (d, a, b, c) = (d.cast::<E::D>(), a.cast::<E::A>(), b.cast::<E::B>(), c.cast::<E::C>());
         let k = *k;
         // read before the loop: the compiler may not see that the loop does not write these
         // elements
-        let first = |k: usize| is_broadcast::<E>(k) && n > 0;
-        let y0 = if first(1) { b[0] } else { Default::default() };
-        let z0 = if first(2) { c[0] } else { Default::default() };
+        let y0 = if is_broadcast::<E>(1) && n > 0 { *b } else { Default::default() };
+        let z0 = if is_broadcast::<E>(2) && n > 0 { *c } else { Default::default() };
         for i in 0..n {
-            let y = if E::ARITY > 1 && !is_broadcast::<E>(1) { b[i] } else { y0 };
-            let z = if E::ARITY > 2 && !is_broadcast::<E>(2) { c[i] } else { z0 };
-            made[i].write(E::f::<L>(a[i], y, z, &k));
+            let y = if const { E::ARITY > 1 && !is_broadcast::<E>(1) } { *b.add(i) } else { y0 };
+            let z = if const { E::ARITY > 2 && !is_broadcast::<E>(2) } { *c.add(i) } else { z0 };
+            d.add(i).write(E::f::<L>(*a.add(i), y, z, &k));
         }
-        if E::HAS_HARD_INPUTS && a.iter().fold(false, |any, x| any | E::hard(*x)) {
-            fix_hard_elements::<E>(made, a);
+        if E::HAS_HARD_INPUTS {
+            let (d, a) = (uninit_slice::<E::D>(d.cast(), n), from_raw_parts(a, n));
+            if a.iter().fold(false, |any, x| any | E::hard(*x)) {
+                fix_hard_elements::<E>(d, a);
+            }
         }
     }
 }

@@ -217,7 +217,7 @@ pub(super) fn scaled_sum<T: FloatElement>(terms: usize, how: KernelVariant) -> O
     })
 }
 pub(super) fn mul_add<T: FloatElement>(how: KernelVariant) -> SliceKernel {
-    pick::<MulAdd<T>>(how)
+    plain::<MulAdd<T>>(how)
 }
 
 /// Runs [`BroadcastOp::ExtremeIndex`].

@@ -259,15 +259,15 @@ unsafe fn one_body<T: IndexInt, M: CombineOp>(
     // SAFETY: there are `n` indices, `step` bytes apart; the element of a row that exists is in
     // memory (caller contract).
     unsafe {
-        for_each_spaced(n, numbers, step, |_, number: T| {
-            let number = r.resolve_negative(number.to_i64());
+        for k in 0..n as isize {
+            let number = r.resolve_negative((*numbers.wrapping_offset(k * step).cast::<T>()).to_i64());
             let place = if r.clip { number.min(r.max_index).max(0) } else { number };
             if (place.wrapping_sub(lo) as u64) < some {
                 let d = dst.wrapping_offset(place as isize * unit).cast::<M::M>();
                 *d = M::combine_stored(*d, *src.cast::<M::M>());
             }
             (dst, src) = (dst.wrapping_offset(to), src.wrapping_offset(from));
-        });
+        }
     }
 }
 

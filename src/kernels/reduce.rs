@@ -171,7 +171,8 @@ unsafe fn rows_body<M: CombineOp>(n: usize, acc: *mut u8, x: *const u8, rows: us
         let row = |i: usize| x.offset(i as isize * step).cast::<M::M>();
         let mut i = 0;
         while M::COMBINES_IN_TREE && i + 8 <= rows {
-            let r: [*const M::M; 8] = std::array::from_fn(|k| row(i + k));
+            let r =
+                [row(i), row(i + 1), row(i + 2), row(i + 3), row(i + 4), row(i + 5), row(i + 6), row(i + 7)];
             for j in 0..n {
                 let l = |k: usize| *r[k].add(j);
                 let left = M::combine_stored(M::combine_stored(l(0), l(1)), M::combine_stored(l(2), l(3)));
@@ -208,24 +209,23 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
             d.fill(MaybeUninit::new(M::store(M::IDENTITY)));
             return rows_at::base::<M>(n, d.as_mut_ptr().cast(), x, 8, step);
         }
-        let r: [&[M::M]; 8] =
-            std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
+        let row = |k: usize| x.offset(k as isize * step).cast::<M::M>();
+        let r = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
         // compute two vectors before storing them: by itself the compiler uses one vector at a
         // time, and computing addresses then costs as much as the sums
         const RUN_ELEMENTS: usize = 32;
         let runs = n / RUN_ELEMENTS;
         let (whole, rest) = d.split_at_mut(runs * RUN_ELEMENTS);
         for (c, d) in whole.chunks_exact_mut(RUN_ELEMENTS).enumerate() {
-            let r: [&[M::M; RUN_ELEMENTS]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN_ELEMENTS]>().add(c));
             // a loop, because `array::from_fn` is not always inlined, and then has the base level
             let mut sums = [MaybeUninit::uninit(); RUN_ELEMENTS];
             for (j, sum) in sums.iter_mut().enumerate() {
-                sum.write(tree8::<M>(r.map(|r| r[j])));
+                sum.write(tree8::<M>(|k| *r[k].add(c * RUN_ELEMENTS + j)));
             }
             d.copy_from_slice(&sums);
         }
         for (j, d) in rest.iter_mut().enumerate() {
-            d.write(tree8::<M>(r.map(|r| r[runs * RUN_ELEMENTS + j])));
+            d.write(tree8::<M>(|k| *r[k].add(runs * RUN_ELEMENTS + j)));
         }
     }
 }
@@ -233,9 +233,9 @@ unsafe fn rows8_body<M: CombineOp>(n: usize, d: *mut u8, x: *const u8, step: isi
 /// Returns the sum of eight elements as a tree, starting from 0.
 /// All sums start from 0, so that the sum of −0s is 0.
 #[inline(always)]
-fn tree8<M: CombineOp>(x: [M::M; 8]) -> M::M {
-    let left = M::combine_stored(M::combine_stored(x[0], x[1]), M::combine_stored(x[2], x[3]));
-    let right = M::combine_stored(M::combine_stored(x[4], x[5]), M::combine_stored(x[6], x[7]));
+fn tree8<M: CombineOp>(x: impl Fn(usize) -> M::M) -> M::M {
+    let left = M::combine_stored(M::combine_stored(x(0), x(1)), M::combine_stored(x(2), x(3)));
+    let right = M::combine_stored(M::combine_stored(x(4), x(5)), M::combine_stored(x(6), x(7)));
     M::combine_stored(M::store(M::IDENTITY), M::combine_stored(left, right))
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn array<T: Print>(shape: &[usize], data: &[T], precision: Option<usi
     let summary = data.len() > MAX_FULL_ELEMENTS;
     let shown: Vec<T> = positions(shape, summary).into_iter().map(|i| data[i]).collect();
     let style = T::style(&shown, precision);
-    let mut out = ArrayText { shape, data, style: &style, summary };
+    let out = ArrayText { shape, element: &|i| data[i].element_text(&style), summary };
     out.text(0, 0, " ", MAX_LINE_COLUMNS)
 }
 
@@ -50,18 +50,18 @@ fn positions(shape: &[usize], summary: bool) -> Vec<usize> {
     all
 }
 
-struct ArrayText<'a, T: Print> {
+struct ArrayText<'a> {
     shape: &'a [usize],
-    data: &'a [T],
-    style: &'a T::Style,
+    /// Formats the element at a row-major position.
+    element: &'a dyn Fn(usize) -> String,
     summary: bool,
 }
 
-impl<T: Print> ArrayText<'_, T> {
+impl ArrayText<'_> {
     /// Formats the sub-array of the dimensions from `axis` on; `at` is its linear index.
-    fn text(&mut self, axis: usize, at: usize, indent: &str, width: usize) -> String {
+    fn text(&self, axis: usize, at: usize, indent: &str, width: usize) -> String {
         if axis == self.shape.len() {
-            return self.data[at].element_text(self.style);
+            return (self.element)(at);
         }
         let n = self.shape[axis];
         let cut = self.summary && 2 * EDGE_ELEMENTS < n;

@@ -73,7 +73,7 @@ impl<'a> BackwardLoop<'a> {
             // in the loop, sums of cotangents of loop-invariant operands keep their type; they are
             // converted once, after the loop
             let leave = |i| if i <= l.fixed { CotangentExit::Unreduced } else { CotangentExit::Fitted };
-            let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat(), leave)?;
+            let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat(), &leave)?;
             let TransposedProgram { program: body, reached } = back;
             let of_carries = &reached[n_fixed..n_fixed + l.carry];
             if of_carries.iter().zip(&carries).all(|(r, c)| *c || !*r) {

@@ -138,7 +138,7 @@ fn cotangent_result_types(turned: &TransposedOp<'_>, reached: &[bool]) -> Vec<Ar
 /// If the policy does not save everything, the linear program begins with what it recomputes.
 pub(super) fn transpose_jit(b: &mut Builder, call: &Control, turned: &TransposedOp<'_>) -> Result<Tangents> {
     let Control::Jit { body, policy, recomputes } = call else { unreachable!("called for calls only") };
-    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |i| {
+    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), &|i| {
         if turned.unreduced[i].is_empty() { CotangentExit::Unfitted } else { CotangentExit::Unreduced }
     })?;
     let operands = [turned.known_operands(), turned.cotangents()].concat();
@@ -157,7 +157,7 @@ pub(super) fn transpose_modes(
     body: &Arc<Program>,
     turned: &TransposedOp<'_>,
 ) -> Result<Tangents> {
-    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), |_| CotangentExit::Fitted)?;
+    let back = transpose(body, &turned.is_linear(), &turned.has_cotangent(), &|_| CotangentExit::Fitted)?;
     let operands = [turned.known_operands(), turned.cotangents()].concat();
     let types = cotangent_result_types(turned, &back.reached);
     // Outside the region, each result is sharded like the cotangent of its operand.

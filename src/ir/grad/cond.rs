@@ -177,7 +177,7 @@ pub(super) fn transpose_cond(
     let is_linear = &turned.is_linear()[1..];
     let backs: Vec<_> = branches
         .iter()
-        .map(|p| transpose(p, is_linear, &turned.has_cotangent(), |_| CotangentExit::Fitted))
+        .map(|p| transpose(p, is_linear, &turned.has_cotangent(), &|_| CotangentExit::Fitted))
         .collect::<Result<_>>()?;
     let reached = union_flags(backs.iter().map(|t| t.reached.clone()));
     let linear_types = select(&turned.types[1..], is_linear);

@@ -23,7 +23,7 @@ pub(super) fn jvp_custom(prim: &CustomPrim, args: JvpArgs<'_>) -> Result<Tangent
     let back = prim.backward_program(b, operands, outputs, &active)?;
     let is_linear: Vec<bool> = (0..back.program.inputs.len()).map(|k| k >= back.residuals.len()).collect();
     let given = vec![true; back.program.outputs.len()];
-    let turned = transpose(&back.program, &is_linear, &given, |_| CotangentExit::Fitted).map_err(|why| {
+    let turned = transpose(&back.program, &is_linear, &given, &|_| CotangentExit::Fitted).map_err(|why| {
         let name = prim.declaration.name;
         let text = format!("the derivative of {name} goes backward only: its rule cannot be transposed");
         let message = why.diagnostics().first().map_or("", |d| &d.fault.message);

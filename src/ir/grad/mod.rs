@@ -85,7 +85,7 @@ pub fn vjp_program_for_results(program: &Program, wrt: &[usize], results: &[bool
     let is_tangent: Vec<bool> = (0..linear.linear.inputs.len()).map(|i| i >= linear.residuals).collect();
     let given = vec![true; linear.linear.outputs.len()];
     let back =
-        transpose::transpose(&linear.linear, &is_tangent, &given, |_| transpose::CotangentExit::Fitted)?;
+        transpose::transpose(&linear.linear, &is_tangent, &given, &|_| transpose::CotangentExit::Fitted)?;
 
     // the transpose returns a result for each input that has a cotangent, in order; the caller
     // expects a result for each entry of `wrt`, in the order of `wrt`

@@ -192,7 +192,7 @@ pub(super) fn transpose_shard_map(
 ) -> Result<Tangents> {
     let is_linear = turned.is_linear();
     let given = turned.has_cotangent();
-    let back = transpose(&m.body, &is_linear, &given, |_| CotangentExit::Fitted)?;
+    let back = transpose(&m.body, &is_linear, &given, &|_| CotangentExit::Fitted)?;
     let known: Vec<bool> = is_linear.iter().map(|l| !l).collect();
     let in_specs: Vec<Spec> = select(&m.in_specs, &known);
     let ct_specs: Vec<Spec> = select(&m.out_specs, &given).into_iter().map(cotangent_spec).collect();

@@ -41,7 +41,7 @@ pub(super) fn transpose(
     program: &Program,
     is_linear: &[bool],
     given: &[bool],
-    leave: impl Fn(usize) -> CotangentExit,
+    leave: &dyn Fn(usize) -> CotangentExit,
 ) -> Result<TransposedProgram> {
     let mut b = Builder::new();
     if let Some(mesh) = &program.mesh {
@@ -107,7 +107,7 @@ pub(super) fn backward_pass(
     program: &Program,
     values: &[Option<Value>],
     given: &[Option<Value>],
-    leave: impl Fn(usize) -> CotangentExit,
+    leave: &dyn Fn(usize) -> CotangentExit,
 ) -> Result<Tangents> {
     let outer = b.context().clone();
     let backward = EquationContext { phase: Phase::Backward, ..outer.clone() };
@@ -119,7 +119,7 @@ pub(super) fn backward_pass(
             cts[v.index()].add(b, ct)?;
         }
     }
-    let unreduced = UnreducedCotangents::find(program, &linear, |i| leave(i) == CotangentExit::Unreduced);
+    let unreduced = UnreducedCotangents::find(program, &linear, &|i| leave(i) == CotangentExit::Unreduced);
     let mut is_resharded = vec![false; program.vars.len()];
     let reshards = linear.iter().filter(|e| reshard_of(e).is_some());
     reshards.for_each(|e| is_resharded[e.outputs[0].index()] = true);

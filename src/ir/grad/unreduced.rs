@@ -23,7 +23,7 @@ impl UnreducedCotangents {
     pub(super) fn find(
         program: &Program,
         linear: &[&Equation],
-        added_to: impl Fn(usize) -> bool,
+        added_to: &dyn Fn(usize) -> bool,
     ) -> UnreducedCotangents {
         let explicit = |m: &Mesh| !m.axes_of(AxisType::Explicit).is_empty();
         if !program.mesh.as_ref().is_some_and(explicit) {
@@ -43,7 +43,7 @@ impl UnreducedCotangents {
                 }
             }
         }
-        let added_outside = |v: &Var| program.inputs.iter().position(|i| i == v).is_some_and(&added_to);
+        let added_outside = |v: &Var| program.inputs.iter().position(|i| i == v).is_some_and(added_to);
         let several = |(v, list): (Var, Vec<(Axes, usize)>)| {
             let least = if added_outside(&v) { 1 } else { 2 };
             let over: Vec<Axes> =

@@ -211,7 +211,7 @@ impl Builder {
             let broadcast_dimensions = dims.to_vec();
             Arc::new(BroadcastInDim { shape: shape.clone(), broadcast_dimensions, out_sharding: out }) as Prim
         };
-        self.emit_with_sharding(make, std::slice::from_ref(x), want)
+        self.emit_with_sharding(&make, std::slice::from_ref(x), want)
     }
     /// Returns the cotangent of an operand of type `ty` that was broadcast to the shape of `ct`.
     ///

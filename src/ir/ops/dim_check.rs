@@ -79,7 +79,7 @@ impl Builder {
     /// cannot be requested, the value is computed without unreduced axes and then resharded.
     pub(crate) fn emit_with_sharding(
         &mut self,
-        make: impl Fn(Option<Spec>) -> Prim,
+        make: &dyn Fn(Option<Spec>) -> Prim,
         inputs: &[Value],
         want: Spec,
     ) -> Result<Value> {

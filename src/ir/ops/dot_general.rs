@@ -298,7 +298,7 @@ impl Builder {
     /// The sharding is requested explicitly only if type inference would give another one.
     pub fn dot_general_to(&mut self, x: &Value, y: &Value, dot: &DotGeneral, want: Spec) -> Result<Value> {
         let make = |out| Arc::new(DotGeneral { out_sharding: out, ..dot.clone() }) as Prim;
-        self.emit_with_sharding(make, &[x.clone(), y.clone()], want)
+        self.emit_with_sharding(&make, &[x.clone(), y.clone()], want)
     }
 }
 

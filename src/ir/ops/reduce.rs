@@ -277,7 +277,7 @@ impl Builder {
     pub fn reduce_sum_to(&mut self, x: &Value, axes: &[usize], want: Option<Spec>) -> Result<Value> {
         let Some(want) = want else { return self.reduce_sum(x, axes, None) };
         let make = |out| Arc::new(Reduce::new(Reduction::Sum, axes, out)) as Prim;
-        self.emit_with_sharding(make, std::slice::from_ref(x), want)
+        self.emit_with_sharding(&make, std::slice::from_ref(x), want)
     }
     /// Emits the int32 index of the first minimum or maximum along a dimension.
     ///

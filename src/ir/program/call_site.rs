@@ -123,7 +123,10 @@ impl<'a> CallSite<'a> {
     }
     /// Turns a fault found in the applied operands into an error about the user's call.
     /// Dimensions of the result are translated to those of the call's result.
-    pub fn error(&self, mut fault: Fault, applied: impl FnOnce() -> Vec<String>) -> Error {
+    pub fn error(&self, fault: Fault, applied: impl FnOnce() -> Vec<String>) -> Error {
+        self.error_in_operands(fault, if self.operands.is_none() { applied() } else { Vec::new() })
+    }
+    fn error_in_operands(&self, mut fault: Fault, applied: Vec<String>) -> Error {
         match self.result {
             ResultRelation::Result => {}
             ResultRelation::Permuted(order) => {
@@ -145,7 +148,7 @@ impl<'a> CallSite<'a> {
             }
         }
         let operands = match self.operands {
-            None => applied(),
+            None => applied,
             Some((describe, sources)) => {
                 let known = |(k, part): (usize, TypePart)| {
                     let source = sources.get(k)?;

@@ -215,7 +215,7 @@ fn repeat_for_batch(b: &mut Builder, value: &Value, batch_dim: &BatchDim) -> Res
         let (shape, broadcast_dimensions) = (ty.shape.clone(), broadcast_dimensions.clone());
         Arc::new(BroadcastInDim { shape, broadcast_dimensions, out_sharding: out }) as Prim
     };
-    b.emit_with_sharding(make, std::slice::from_ref(&value), ty.spec)
+    b.emit_with_sharding(&make, std::slice::from_ref(&value), ty.spec)
 }
 
 /// Returns the batched program of a control body, and which of its results are batched.

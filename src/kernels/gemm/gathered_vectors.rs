@@ -94,7 +94,8 @@ unsafe fn panel_sums<L: Lanes, const R: usize, const V: usize>(
 /// reaches.
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const V: usize>(c: &Chunk<'_, L::Element>, i: usize) {
-    let rows: [isize; R] = std::array::from_fn(|r| c.rows.1[i + r]);
+    let mut rows = [0; R];
+    rows.copy_from_slice(&c.rows.1[i..i + R]);
     for panel in c.panels {
         // SAFETY: the elements are in memory, and the processor has the level (caller contract).
         unsafe {
@@ -132,7 +133,8 @@ unsafe fn tile<L: Lanes, const R: usize, const V: usize>(c: &Chunk<'_, L::Elemen
 /// The caller upholds the contract of [`tile`].
 #[inline(always)]
 unsafe fn short_tile<L: Lanes, const R: usize, const V: usize>(c: &Chunk<'_, L::Element>, i: usize) {
-    let rows: [isize; R] = std::array::from_fn(|r| c.rows.1[i + r]);
+    let mut rows = [0; R];
+    rows.copy_from_slice(&c.rows.1[i..i + R]);
     let at = |r: usize, v: usize| c.sums[0].wrapping_add(((i + r) * V + v) * L::LEN);
     // SAFETY: the elements are in memory, and the processor has the level (caller contract).
     unsafe {

@@ -237,12 +237,12 @@ unsafe fn row_strip<T: GemmElement, const L: u8, const V: usize, const N: usize>
     for p in whole..s.k {
         add(p, &mut sums[0]);
     }
-    let [x, y, z, w] = sums;
+    let [mut x, y, z, w] = sums;
     for v in 0..V {
-        // SAFETY: the rows are within the result (caller contract).
-        unsafe {
-            let sums: [T; N] = std::array::from_fn(|j| x[v][j].plus(y[v][j]).plus(z[v][j].plus(w[v][j])));
-            put_rows(c, from + v * N, &sums, accumulate);
+        for j in 0..N {
+            x[v][j] = x[v][j].plus(y[v][j]).plus(z[v][j].plus(w[v][j]));
         }
+        // SAFETY: the rows are within the result (caller contract).
+        unsafe { put_rows(c, from + v * N, &x[v], accumulate) }
     }
 }

@@ -71,7 +71,7 @@ impl Primitive for Pcast {
         Ok(vec![self.group.same_shape_type(x, to)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, Some)
+        passthrough_factors(&operands[0], &results[0].1, &Some)
     }
     linear_jvp!();
     transpose_rule!(|self, types| {

@@ -57,7 +57,7 @@ impl Primitive for AllToAllPrim {
         Ok(vec![self.group.result_type(x, shape, dims, VaryingState::Varying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, |d| {
+        passthrough_factors(&operands[0], &results[0].1, &|d| {
             let d = dim_after_split(d, self.split_dim, self.tiled)?;
             match self.tiled {
                 true => Some(d).filter(|d| *d != self.concat_dim),
@@ -109,7 +109,7 @@ impl Primitive for Ppermute {
         Ok(vec![self.group.same_shape_type(x, VaryingState::Varying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, Some)
+        passthrough_factors(&operands[0], &results[0].1, &Some)
     }
     linear_jvp!();
     transpose_rule!(|self, _types| {

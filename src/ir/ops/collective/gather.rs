@@ -73,7 +73,7 @@ macro_rules! along_dim {
             format!("{}, dim={}, tiled={}", self.group.format_axes(), self.dim, self.tiled)
         }
         fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-            passthrough_factors(&operands[0], &results[0].1, |d| dim_after_split(d, self.dim, self.tiled))
+            passthrough_factors(&operands[0], &results[0].1, &|d| dim_after_split(d, self.dim, self.tiled))
         }
         along_dim!($collective);
     };
@@ -122,7 +122,7 @@ impl Primitive for AllGather {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let at = |d: usize| if self.tiled || d < self.dim { d } else { d + 1 };
-        passthrough_factors(&operands[0], &results[0].1, |d| {
+        passthrough_factors(&operands[0], &results[0].1, &|d| {
             Some(at(d)).filter(|_| !(self.tiled && d == self.dim))
         })
     }

@@ -274,7 +274,7 @@ fn dim_after_split(d: usize, cut: usize, tiled: bool) -> Option<usize> {
 ///
 /// `map` returns the result dimension of each operand dimension, or `None` for a dimension that is
 /// split or concatenated and must be unsharded.
-fn passthrough_factors(x: &ArrayType, result: &Shape, map: impl Fn(usize) -> Option<usize>) -> Factors {
+fn passthrough_factors(x: &ArrayType, result: &Shape, map: &dyn Fn(usize) -> Option<usize>) -> Factors {
     let mut f = Factors::default();
     let mut results: Vec<Option<usize>> = vec![None; result.rank()];
     let operand = x.shape.iter().enumerate().map(|(d, &n)| {

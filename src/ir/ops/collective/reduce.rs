@@ -58,7 +58,7 @@ impl Primitive for Preduce {
         Ok(vec![self.group.same_shape_type(x, VaryingState::Invarying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        passthrough_factors(&operands[0], &results[0].1, Some)
+        passthrough_factors(&operands[0], &results[0].1, &Some)
     }
     fn jvp(&self, JvpArgs { builder: b, tangents, .. }: JvpArgs<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

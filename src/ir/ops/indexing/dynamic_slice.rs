@@ -188,7 +188,7 @@ impl Primitive for DynamicSlice {
                 out_sharding: None,
             };
             let make = |out| Arc::new(DynamicUpdateSlice { out_sharding: out, ..update.clone() }) as Prim;
-            cts[0] = Some(b.emit_with_sharding(make, &args, expected.spec)?);
+            cts[0] = Some(b.emit_with_sharding(&make, &args, expected.spec)?);
         }
         Ok(cts)
     }
@@ -267,7 +267,7 @@ impl DynamicUpdateSlice {
         let (dims, lead) = (self.dims.clone(), self.batch_dims.clone());
         let take = DynamicSlice { sizes: update.shape.clone(), dims, batch_dims: lead, out_sharding: None };
         let make = |out| Arc::new(DynamicSlice { out_sharding: out, ..take.clone() }) as Prim;
-        b.emit_with_sharding(make, &args, update.spec)
+        b.emit_with_sharding(&make, &args, update.spec)
     }
 }
 
@@ -387,7 +387,7 @@ impl Primitive for DynamicUpdateSlice {
             let hole = b.zeros_next_to(ct, &cotangent_type(&types[1]))?;
             let args: Vec<Value> = [ct.clone(), hole].into_iter().chain(starts.iter().cloned()).collect();
             let make = |out| Arc::new(DynamicUpdateSlice { out_sharding: out, ..self.clone() }) as Prim;
-            cts[0] = Some(b.emit_with_sharding(make, &args, cotangent_type(&types[0]).spec)?);
+            cts[0] = Some(b.emit_with_sharding(&make, &args, cotangent_type(&types[0]).spec)?);
         }
         if operands[1].is_none() {
             cts[1] = Some(self.current_window(b, ct, &cotangent_type(&types[1]), &starts)?);

@@ -147,7 +147,7 @@ impl Primitive for Gather {
         let zeros = b.zeros_next_to(ct, &expected)?;
         let scatter = Scatter { dims: self.dims.clone(), reducer: Some(Reducer::Add), out_sharding: None };
         let make = |out| Arc::new(Scatter { out_sharding: out, ..scatter.clone() }) as Prim;
-        Ok(vec![Some(b.emit_with_sharding(make, &[zeros, ct.clone(), i.clone()], expected.spec)?), None])
+        Ok(vec![Some(b.emit_with_sharding(&make, &[zeros, ct.clone(), i.clone()], expected.spec)?), None])
     }
     fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::new(Arc::new(self.with_batch_dim(batch)))

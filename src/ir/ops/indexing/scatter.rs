@@ -43,7 +43,7 @@ impl Scatter {
             out_sharding: None,
         };
         let make = |out| Arc::new(Gather { out_sharding: out, ..take.clone() }) as Prim;
-        b.emit_with_sharding(make, &[from.clone(), i.clone()], like.spec)
+        b.emit_with_sharding(&make, &[from.clone(), i.clone()], like.spec)
     }
     /// Emits a scatter with these dimension numbers and the given reducer.
     fn scatter_with(
@@ -56,7 +56,7 @@ impl Scatter {
     ) -> Result<Value> {
         let scatter = Scatter { reducer, out_sharding: None, ..self.clone() };
         let make = |out| Arc::new(Scatter { out_sharding: out, ..scatter.clone() }) as Prim;
-        b.emit_with_sharding(make, &[onto.clone(), u.clone(), i.clone()], onto.ty.spec)
+        b.emit_with_sharding(&make, &[onto.clone(), u.clone(), i.clone()], onto.ty.spec)
     }
     /// Returns a mask that is true for update elements that no later window overwrites.
     ///

@@ -39,7 +39,7 @@ use super::{dim_check::arity, dot_general::DotGeneral};
 use crate::core::{
     ArrayType, Axes, Axis, AxisType, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, TypePart,
 };
-use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Prim, Primitive, TypedOperand, Value, typing};
+use crate::ir::program::{Builder, Dim, ExplicitRule, Factors, Prim, Primitive, TypedOperand, Value};
 use matrix_kernel::MatrixOp;
 use std::sync::Arc;
 
@@ -80,7 +80,8 @@ macro_rules! matrix_op_rules {
             &self,
             operands: &[crate::ir::program::TypedOperand],
         ) -> Result<Vec<crate::core::types::ArrayType>, crate::core::diagnostic::Fault> {
-            crate::ir::ops::linalg::result_types(self, operands)
+            let types = crate::ir::program::typing::by_factors(self, operands)?;
+            crate::ir::ops::linalg::check_not_reduced(operands).map(|()| types)
         }
         fn factors(
             &self,
@@ -231,9 +232,8 @@ fn result_shapes<P: MatrixOp>(prim: &P, operands: &[TypedOperand]) -> Result<Vec
     Ok(prim.result_kinds([m, n, k]).into_iter().map(one).collect())
 }
 
-/// Infers the result types from the factors, and rejects operands that are reduced.
-fn result_types(prim: &impl Primitive, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
-    let types = typing::by_factors(prim, operands)?;
+/// Rejects operands that are reduced.
+fn check_not_reduced(operands: &[TypedOperand]) -> Result<(), Fault> {
     // Derivatives contain matrix products, which do not keep the reduced set of an operand.
     for (k, o) in operands.iter().enumerate() {
         let ty = o.user_type();
@@ -256,7 +256,7 @@ fn result_types(prim: &impl Primitive, operands: &[TypedOperand]) -> Result<Vec<
             return Err(Fault::new(ErrorKind::Sharding, text).help(help).highlight(k, TypePart::Sets));
         }
     }
-    Ok(types)
+    Ok(())
 }
 
 /// Returns factors with shared loops for the batch and separate, unsharded loops for matrices.

@@ -222,7 +222,7 @@ impl StructuralOp for Reshape {
     fn operand_cotangent(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         let new_sizes = x.shape.clone();
         let make = |out| Arc::new(Reshape { new_sizes: new_sizes.clone(), out_sharding: out }) as _;
-        b.emit_with_sharding(make, std::slice::from_ref(ct), cotangent_type(x).spec)
+        b.emit_with_sharding(&make, std::slice::from_ref(ct), cotangent_type(x).spec)
     }
     fn view_nests(&self, x: &ArrayType, y: &ArrayType) -> Vec<LoopNest> {
         if let Some(loops) = self.as_view(&x.shape) {

@@ -137,7 +137,7 @@ impl Primitive for Pad {
         let expected = cotangent_type(x);
         if !cut {
             let make = |out| Arc::new(Slice { out_sharding: out, ..slice.clone() }) as _;
-            return Ok(vec![Some(b.emit_with_sharding(make, std::slice::from_ref(ct), expected.spec)?)]);
+            return Ok(vec![Some(b.emit_with_sharding(&make, std::slice::from_ref(ct), expected.spec)?)]);
         }
         // elements that the pad removed have no cotangent
         let unsharded = Spec::replicated(x.rank())
@@ -146,10 +146,10 @@ impl Primitive for Pad {
         let make = |out: Option<Spec>| {
             Arc::new(Slice { out_sharding: out.map(|_| unsharded), ..slice.clone() }) as _
         };
-        let kept = b.emit_with_sharding(make, std::slice::from_ref(ct), expected.spec)?;
+        let kept = b.emit_with_sharding(&make, std::slice::from_ref(ct), expected.spec)?;
         let make =
             |out| Arc::new(Pad { out_sharding: out, value: Scalar::zero(x.dtype), ..back.clone() }) as _;
-        Ok(vec![Some(b.emit_with_sharding(make, &[kept], expected.spec)?)])
+        Ok(vec![Some(b.emit_with_sharding(&make, &[kept], expected.spec)?)])
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let (mut span, mut map) = (Vec::new(), Vec::new());

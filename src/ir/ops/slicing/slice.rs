@@ -94,7 +94,7 @@ impl StructuralOp for Slice {
         let low = self.start.iter().map(|s| *s as i64).collect();
         let pad = Pad { low, high, interior, value: Scalar::zero(x.dtype), out_sharding: None };
         let make = |out| Arc::new(Pad { out_sharding: out, ..pad.clone() }) as _;
-        b.emit_with_sharding(make, std::slice::from_ref(ct), cotangent_type(x).spec)
+        b.emit_with_sharding(&make, std::slice::from_ref(ct), cotangent_type(x).spec)
     }
     fn view_nests(&self, _x: &ArrayType, y: &ArrayType) -> Vec<LoopNest> {
         let map = (0..self.start.len())
@@ -135,7 +135,7 @@ impl Builder {
             let (start, strides) = (start.to_vec(), vec![1; start.len()]);
             Arc::new(Slice { start, limit: limit.clone(), strides, out_sharding: out }) as _
         };
-        self.emit_with_sharding(make, std::slice::from_ref(ct), cotangent_type(like).spec)
+        self.emit_with_sharding(&make, std::slice::from_ref(ct), cotangent_type(like).spec)
     }
 }
 

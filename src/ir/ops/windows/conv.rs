@@ -199,7 +199,7 @@ impl Conv {
             _ => b.emit1(Arc::new(Rev { dimensions: turned }), &[w])?,
         };
         let make = |out| Arc::new(Conv { out_sharding: out, ..conv.clone() }) as Prim;
-        b.emit_with_sharding(make, &[ct.clone(), w], expected.spec)
+        b.emit_with_sharding(&make, &[ct.clone(), w], expected.spec)
     }
     /// Returns the cotangent of the filter.
     ///
@@ -255,7 +255,7 @@ impl Conv {
         };
         let x = b.convert(x, ct.ty.dtype)?;
         let make = |out| Arc::new(Conv { out_sharding: out, ..conv.clone() }) as Prim;
-        b.emit_with_sharding(make, &[x, ct.clone()], expected.spec)
+        b.emit_with_sharding(&make, &[x, ct.clone()], expected.spec)
     }
 }
 

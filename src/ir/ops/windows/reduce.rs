@@ -198,7 +198,7 @@ impl Primitive for ReduceWindow {
         let make = |out| {
             Arc::new(ReduceWindow { kind: Reduction::Sum, windows: over.clone(), out_sharding: out }) as Prim
         };
-        Ok(vec![Some(b.emit_with_sharding(make, std::slice::from_ref(ct), expected.spec)?)])
+        Ok(vec![Some(b.emit_with_sharding(&make, std::slice::from_ref(ct), expected.spec)?)])
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let (y, dtype) = (&results[0], operands[0].dtype);
@@ -360,7 +360,7 @@ impl Primitive for WindowPick {
         let make = |out| {
             Arc::new(WindowPick { windows: over.clone(), transposed: turned, out_sharding: out }) as Prim
         };
-        Ok(vec![None, Some(b.emit_with_sharding(make, &[at.clone(), ct.clone()], expected.spec)?)])
+        Ok(vec![None, Some(b.emit_with_sharding(&make, &[at.clone(), ct.clone()], expected.spec)?)])
     }
     fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let (dtype, rank) = (operands[1].dtype, results[0].rank());
