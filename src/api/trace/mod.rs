@@ -25,6 +25,7 @@
 //!    with the program.
 
 pub(crate) mod cache;
+mod composite;
 mod device_code;
 mod eager;
 mod handle;
@@ -35,6 +36,7 @@ mod record;
 mod scope;
 pub(crate) mod what_if;
 
+pub(crate) use composite::CompositeGuard;
 pub(crate) use device_code::runs_device_code;
 pub use handle::Array;
 pub(crate) use handle::{CaptureTypeFn, PlacedType, Repr, Setting, input_placement};

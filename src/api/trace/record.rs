@@ -277,6 +277,7 @@ fn owning_trace<'a>(inputs: impl Iterator<Item = &'a Array>) -> Option<Arc<Trace
 
 /// Returns an array that carries `error`, and records the error in the innermost open trace.
 pub(crate) fn poison(error: Error) -> Array {
+    let error = super::composite::restate(error);
     if let Some(trace) = innermost() {
         trace.record_error(&error);
     }
@@ -309,6 +310,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -
         },
     };
     result.unwrap_or_else(|error| {
+        let error = super::composite::restate(error);
         if let Some(trace) = &trace {
             trace.record_error(&error);
         }
@@ -398,6 +400,9 @@ impl Trace {
     /// location of the innermost scope or trace that has one.
     fn user_location(&self, location: SourceLocation) -> SourceLocation {
         if is_user_code(location) {
+            return location;
+        }
+        if let Some(location) = super::composite::location().filter(|l| is_user_code(l)) {
             return location;
         }
         let around = std::iter::successors(Some(self), |trace| trace.parent.as_deref());
