@@ -126,6 +126,66 @@ binary! {
     shift_right_arithmetic ShiftRightArithmetic;
 }
 
+/// # Logical functions
+///
+/// Numbers are true if they are not 0. On booleans these are the operators `& | ^ !`.
+impl Array {
+    forward! {
+        /// Returns true where both operands are true.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1, 5, 9]);
+        /// assert_eq!(x.gt(1).logical_and(x.lt(9)).to_vec::<bool>()?, [false, true, false]);
+        /// assert_eq!((x.gt(1) & x.lt(9)).to_vec::<bool>()?, [false, true, false]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("and", "bitwise_and"))]
+        pub fn logical_and(b: impl Operand) = logical(Binary::And, b.term());
+        /// Returns true where at least one operand is true.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([1, 5, 9]);
+        /// assert_eq!(x.lt(5).logical_or(x.gt(5)).to_vec::<bool>()?, [true, false, true]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("or", "bitwise_or"))]
+        pub fn logical_or(b: impl Operand) = logical(Binary::Or, b.term());
+        /// Returns true where exactly one operand is true.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let x = Array::from([0, 1, 2]);
+        /// assert_eq!(x.logical_xor(Array::from([0, 3, 0])).to_vec::<bool>()?, [false, false, true]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("xor", "bitwise_xor"))]
+        pub fn logical_xor(b: impl Operand) = logical(Binary::Xor, b.term());
+        /// Returns true where the operand is false.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// assert_eq!(Array::from([0, 1, 2]).logical_not().to_vec::<bool>()?, [true, false, false]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("not", "invert", "bitwise_not"))]
+        pub fn logical_not() = logical_not_at();
+    }
+    /// Applies a bitwise function of two operands to their truth values.
+    fn logical(&self, fun: Binary, b: Term, call: CallSite<'_>) -> Array {
+        let b = match b {
+            Term::Array(b) => Term::Array(b.astype_at(DType::Bool, call)),
+            Term::Number(x) => Term::Number(Scalar::Bool(x.to_c128() != 0.0.into())),
+        };
+        self.astype_at(DType::Bool, call).binary_with(fun, b, call)
+    }
+    /// Implements [`Array::logical_not`].
+    fn logical_not_at(&self, call: CallSite<'_>) -> Array {
+        self.astype_at(DType::Bool, call).unary(Unary::Not, call)
+    }
+}
+
 /// # Elementwise functions with parameters, conversion and selection
 impl Array {
     forward! {

@@ -5,7 +5,7 @@
 //! dimensions, with the window's size as the default stride.
 
 use super::windows::{Padding, window_geometry};
-use super::{Array, prims};
+use super::{Array, Dims, prims};
 use crate::api::trace::apply1;
 use crate::core::{ArrayType, Fault, Scalar, Spec};
 use crate::ir::ops::windows::{ReduceWindow, Windows};
@@ -31,6 +31,9 @@ pub struct WindowOptions {
     ///
     /// Positions between the elements are padding.
     pub base_dilation: Option<Vec<usize>>,
+    /// The dimension of each entry of the window, and of the other lists. `None` means the last
+    /// dimensions for pooling, and all dimensions otherwise.
+    pub dims: Option<Dims>,
     /// The result's sharding; `None` if it follows from the operand.
     pub out_sharding: Option<Spec>,
 }
@@ -69,6 +72,18 @@ impl WindowOptions {
         pub fn dilation(dilation: impl Into<Vec<usize>>) = dilation: Some(dilation.into());
         /// Sets the distance between the array's elements before windows are applied.
         pub fn base_dilation(dilation: impl Into<Vec<usize>>) = base_dilation: Some(dilation.into());
+        /// Sets the dimensions that the entries of the window belong to.
+        ///
+        /// ```
+        /// use atmesh::{WindowOptions, prelude::*};
+        /// // images with their features last: [batch, height, width, features]
+        /// let x = Key::new(0).normal([2, 4, 6, 3]);
+        /// let y = x.max_pool_with([2, 2], WindowOptions::default().dims([1, 2]));
+        /// assert_eq!(type_of(&y), "float32[2,2,3,3]");
+        /// assert!(y.array_equal(&x.moveaxis(-1, 1).max_pool([2, 2]).moveaxis(1, -1))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        pub fn dims(dims: impl Into<Dims>) = dims: Some(dims.into());
         /// Sets the result's sharding.
         pub fn out_sharding(out: Spec) = out_sharding: Some(out);
     }
@@ -129,6 +144,11 @@ impl Array {
         call: CallSite<'_>,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
+        if let Some(dims) = &options.dims {
+            let at = ok_or_return!(window_dims(ty, window, dims), |fault| self.reject(fault, call));
+            let (window, options) = at_full_rank(ty.rank(), &at, window, options);
+            return self.reduce_windows(kind, &window, &options, call);
+        }
         let over = ok_or_return!(pool_windows(ty, window, options), |fault| self.reject(fault, call));
         apply1(
             Arc::new(ReduceWindow { kind, windows: over, out_sharding: options.out_sharding }),
@@ -198,8 +218,9 @@ impl Array {
     /// Implements pooling: a window reduction over the last dimensions; a sum becomes a mean.
     fn pool(&self, kind: Reduction, window: &[usize], options: &WindowOptions, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let lead = match ty.rank().checked_sub(window.len()) {
-            Some(lead) => lead,
+        let at = match &options.dims {
+            Some(dims) => ok_or_return!(window_dims(ty, window, dims), |fault| self.reject(fault, call)),
+            None if window.len() <= ty.rank() => (ty.rank() - window.len()..ty.rank()).collect(),
             None => {
                 let (n, rank) = (window.len(), ty.rank());
                 let fault = fault!(Shape, "the window has {n} sizes, and the array {rank} dimensions");
@@ -210,19 +231,9 @@ impl Array {
             let fault = fault!(Dtype, "elements of type {} have no mean of their type", ty.dtype);
             return self.reject(fault.help("convert the array: `.astype(F32)`"), call);
         }
-        let full_rank = |list: &[usize], one: usize| [&vec![one; lead][..], list].concat();
-        let padding = match &options.padding {
-            Padding::Each(list) => Padding::Each([&vec![(0, 0); lead][..], list].concat()),
-            word => word.clone(),
-        };
-        let options = WindowOptions {
-            strides: Some(full_rank(options.strides.as_deref().unwrap_or(window), 1)),
-            padding,
-            dilation: options.dilation.as_ref().map(|list| full_rank(list, 1)),
-            base_dilation: options.base_dilation.as_ref().map(|list| full_rank(list, 1)),
-            out_sharding: options.out_sharding,
-        };
-        let window = full_rank(window, 1);
+        let mut options = options.clone();
+        options.strides.get_or_insert_with(|| window.to_vec());
+        let (window, options) = at_full_rank(ty.rank(), &at, window, &options);
         let made = self.reduce_windows(kind, &window, &options, call);
         if kind != Reduction::Sum {
             return made;
@@ -247,4 +258,46 @@ fn pool_windows(ty: &ArrayType, window: &[usize], options: &WindowOptions) -> Re
     let lists = [&options.strides, &options.dilation, &options.base_dilation];
     let windows = window_geometry(&ty.shape, window, &options.padding, lists)?;
     Ok(Windows { sizes: window.into(), dims: windows })
+}
+
+/// Returns the dimension of each entry of a window.
+fn window_dims(ty: &ArrayType, window: &[usize], dims: &Dims) -> Result<Vec<usize>, Fault> {
+    let at = dims.resolve(ty.rank())?;
+    if at.len() == window.len() {
+        return Ok(at);
+    }
+    let message = format!("the window has {} sizes for {} dimensions", window.len(), at.len());
+    Err(fault!(Shape, "{message}").help("give one size for each of the dimensions that are named"))
+}
+
+/// Returns a window and options with an entry for each dimension, from those of dimensions `at`.
+fn at_full_rank(
+    rank: usize,
+    at: &[usize],
+    window: &[usize],
+    options: &WindowOptions,
+) -> (Vec<usize>, WindowOptions) {
+    fn spread<T: Copy>(rank: usize, at: &[usize], list: &[T], other: T) -> Vec<T> {
+        // a list of another length keeps one that is not the rank: `window_geometry` rejects it
+        if list.len() != at.len() {
+            return [&vec![other; rank - at.len()], list].concat();
+        }
+        let mut all = vec![other; rank];
+        at.iter().zip(list).for_each(|(d, x)| all[*d] = *x);
+        all
+    }
+    let full = |list: &[usize]| spread(rank, at, list, 1);
+    let padding = match &options.padding {
+        Padding::Each(list) => Padding::Each(spread(rank, at, list, (0, 0))),
+        word => word.clone(),
+    };
+    let options = WindowOptions {
+        strides: options.strides.as_deref().map(full),
+        padding,
+        dilation: options.dilation.as_deref().map(full),
+        base_dilation: options.base_dilation.as_deref().map(full),
+        dims: None,
+        out_sharding: options.out_sharding,
+    };
+    (full(window), options)
 }

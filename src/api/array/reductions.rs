@@ -239,21 +239,51 @@ impl Array {
     #[track_caller]
     pub fn mean(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
-        self.with_call_site(CallSite::here("mean"), |call| {
-            self.to_mean_dtype(call).mean_at(dims, call).restore_dtype(self, call)
+        let call = CallSite::here("mean").with_explicit_form("x.mean_to(dims, {})");
+        self.with_call_site(call, |call| {
+            self.to_mean_dtype(call).mean_at(dims, None, call).restore_dtype(self, call)
+        })
+    }
+    /// Computes [`Array::mean`] with the result sharded (or left unreduced) as `out`.
+    ///
+    /// An unreduced mean leaves the sum over devices to a later operation, so that a loop over
+    /// batches needs one sum instead of one for each batch. It is float32 for 16-bit floats, which
+    /// are rounded after the sum.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+    /// assert_eq!(type_of(x.mean_to(1, p!["X"])), "float32[4@X]");
+    /// let partial = x.mean_to(1, p![_; U: "X"]);
+    /// assert_eq!(type_of(&partial), "float32[4]{U:X}");
+    /// assert_eq!(partial.reshard(p![]).to_vec::<f32>()?, [1.0; 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn mean_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
+        let dims = dims.into();
+        self.with_call_site(CallSite::here("mean_to"), |call| {
+            let x = self.to_mean_dtype(call);
+            if out.unreduced_axes().is_empty() {
+                return x.mean_at(dims, Some(out), call).restore_dtype(self, call);
+            }
+            // an unreduced value cannot be divided or rounded: each term is divided
+            let n = self.reduced_count(&dims);
+            x.binary_with(Binary::Div, n as f64, call).sum_at(dims, Some(out), call)
         })
     }
     /// Computes the mean of a floating-point array.
-    pub(super) fn mean_at(&self, dims: Dims, call: CallSite<'_>) -> Array {
+    pub(super) fn mean_at(&self, dims: Dims, out: Option<Spec>, call: CallSite<'_>) -> Array {
         let n = self.reduced_count(&dims);
-        self.sum_at(dims, None, call).binary_with(Binary::Div, n as f64, call)
+        self.sum_at(dims, out, call).binary_with(Binary::Div, n as f64, call)
     }
     /// Implements [`Array::var`].
     fn var_at(&self, dims: Dims, ddof: usize, call: CallSite<'_>) -> Array {
         let n = self.reduced_count(&dims).saturating_sub(ddof);
         self.with_call_site(call, |call| {
             let x = self.to_mean_dtype(call);
-            let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(&dims), call), call);
+            let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(&dims), None, call), call);
             let sum = off.modulus(call).unary(Unary::Square, call).sum_at(dims, None, call);
             sum.binary_with(Binary::Div, n as f64, call).restore_dtype(self, call)
         })

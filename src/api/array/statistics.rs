@@ -336,7 +336,7 @@ impl Array {
         let call = call.with_operands(&shown, &sources);
         let last = ty.rank() - 1;
         let x = self.to_mean_dtype(call);
-        let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(last), call), call);
+        let off = x.binary_with(Binary::Sub, x.mean_at(Dims::keep(last), None, call), call);
         make(&off, last, call).restore_dtype(self, call)
     }
     /// Returns the products of all pairs of rows, summed over dimension `last`.
