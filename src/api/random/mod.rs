@@ -5,8 +5,12 @@
 //! new keys with [`Key::split`] and [`Key::fold_in`]. Samples depend on the key, the shape and the
 //! element type, and never on devices or shardings.
 
+mod choice;
 mod order;
 mod samplers;
+
+pub use choice::ChoiceOptions;
+pub(crate) use samplers::{check_floats, round_to_dtype};
 
 use crate::api::array::{Array, Operand};
 use crate::api::trace::apply1;
@@ -172,6 +176,12 @@ impl Key {
 /// The type of an array of integers, converted from an [`ArrayType`] or from a shape (int32).
 #[derive(Clone, Debug)]
 pub struct IntegerArrayType(ArrayType);
+impl IntegerArrayType {
+    /// Returns the type of the array.
+    pub(crate) fn into_array_type(self) -> ArrayType {
+        self.0
+    }
+}
 /// The type of an array of random bits, converted from an [`ArrayType`] or from a shape (uint32).
 #[derive(Clone, Debug)]
 pub struct BitsArrayType(ArrayType);

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The constants of a floating-point type that samplers need.
-struct FloatFormat {
+pub(crate) struct FloatFormat {
     /// The unsigned integer type of the same width.
     uint_dtype: DType,
     /// The unsigned integer type of the random bits drawn for one sample.
@@ -266,15 +266,7 @@ impl Key {
         f: impl FnOnce(&dyn Fn(f64, f64) -> Array, &FloatFormat) -> Array,
     ) -> Array {
         let dtype = ty.dtype;
-        let Some(of) = float_format(dtype) else {
-            let fault = fault!(Dtype, "`{}` makes floats, not {dtype}", call.op)
-                .help(format!(
-                    "give the shape, or a float type: `key.{}(F32.array_type({}))`",
-                    call.op, ty.shape
-                ))
-                .highlight(0, TypePart::Dtype);
-            return poison(call.error(fault, || vec![ty.to_string()]));
-        };
+        let of = ok_or_return!(check_floats(&ty, call));
         crate::api::array::create_sharded(ty, call, |ty| {
             let uniform = |low: f64, high: f64| {
                 let bits = self.raw_bits(ArrayType { dtype: of.drawn_dtype, ..ty.clone() }, call);
@@ -290,6 +282,16 @@ impl Key {
             f(&uniform, &of)
         })
     }
+}
+
+/// Returns the constants of a type of floats, or an array that carries an error for other types.
+pub(crate) fn check_floats(ty: &ArrayType, call: CallSite<'_>) -> Result<FloatFormat, Array> {
+    float_format(ty.dtype).ok_or_else(|| {
+        let fault = fault!(Dtype, "`{}` makes floats, not {}", call.op, ty.dtype)
+            .help(format!("give the shape, or a float type: `key.{}(F32.array_type({}))`", call.op, ty.shape))
+            .highlight(0, TypePart::Dtype);
+        poison(call.error(fault, || vec![ty.to_string()]))
+    })
 }
 
 /// Returns the largest value of an element type below `x`, which is a value of this type.
@@ -308,7 +310,7 @@ fn next_below(x: f64, dtype: DType) -> f64 {
 }
 
 /// Rounds `x` to the nearest value of an element type.
-fn round_to_dtype(x: f64, dtype: DType) -> f64 {
+pub(crate) fn round_to_dtype(x: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F16 => Scalar::Float(x).to_f16().to_f64(),
         DType::BF16 => Scalar::Float(x).to_bf16().to_f64(),

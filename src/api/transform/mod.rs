@@ -14,6 +14,7 @@ mod implicit_reshard;
 mod jacobian;
 mod jit;
 mod movement;
+mod rejection;
 mod stablehlo;
 #[cfg(feature = "json")]
 mod stablehlo_files;
