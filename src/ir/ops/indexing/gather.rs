@@ -2,7 +2,7 @@
 
 use super::dimension_numbers::{DimRole, GatherDims};
 use super::{Scatter, access};
-use crate::core::{ArrayType, AxisType, DType, Fault, Result, Scalar, Shape, Spec};
+use crate::core::{ArrayType, Axes, AxisType, DType, Fault, Result, Scalar, Shape, Spec};
 use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding, view};
 use crate::ir::ops::structural::out_sharding_rules;
 use crate::ir::program::{
@@ -144,7 +144,13 @@ impl Primitive for Gather {
         let TransposeArgs { builder: b, operands, types, cotangents } = args;
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[1]) else { return Ok(vec![None, None]) };
         let expected = cotangent_type(&types[0]);
-        let zeros = b.zeros_next_to(ct, &expected)?;
+        // of a table that is reduced over the axes of split indices, the sum over the indices makes
+        // the cotangent unreduced, and the zeros are not
+        let unreduced: Axes = (expected.spec.unreduced_axes().iter())
+            .filter(|a| ct.ty.spec.unreduced_axes().contains(*a))
+            .collect();
+        let onto = ArrayType { spec: expected.spec.unreduced(unreduced), ..expected.clone() };
+        let zeros = b.zeros_next_to(ct, &onto)?;
         let scatter = Scatter { dims: self.dims.clone(), reducer: Some(Reducer::Add), out_sharding: None };
         let make = |out| Arc::new(Scatter { out_sharding: out, ..scatter.clone() }) as Prim;
         Ok(vec![Some(b.emit_with_sharding(&make, &[zeros, ct.clone(), i.clone()], expected.spec)?), None])

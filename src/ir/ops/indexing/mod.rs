@@ -62,6 +62,10 @@ impl Builder {
             return self.add(sum, ct);
         }
         let base = value(self, &inputs[0]);
+        // a scatter that makes partial values starts from zeros that are not partial
+        if base.ty != ct.ty {
+            return self.add(sum, ct);
+        }
         let onto = self.accumulate_cotangent(sum, &base)?;
         let rest: Vec<Value> = inputs[1..].iter().map(|i| value(self, i)).collect();
         let args: Vec<Value> = std::iter::once(onto).chain(rest).collect();

@@ -52,7 +52,7 @@ impl TypingContext<'_> {
             .map(|(k, o)| (k, o.ty.spec))
             .collect();
         let mut literal = real.len() < self.operands.len();
-        let mut linearity = linearity;
+        let (mut linearity, mut num_linear) = (linearity, self.operands.len());
         if let Linearity::Indexed(n) | Linearity::IndexedWithFill(n) = linearity {
             let unreduced = |real: &[(usize, Spec)]| real.iter().any(|(_, s)| !s.unreduced_axes().is_empty());
             let (linear, indices): (Vec<_>, Vec<_>) = real.into_iter().partition(|(k, _)| *k < n);
@@ -63,7 +63,7 @@ impl TypingContext<'_> {
                 return Err(self.not_linear(linearity, &linear));
             }
             literal = linear.len() < n;
-            (real, linearity) = (linear, Linearity::Joint);
+            (real, linearity, num_linear) = (linear, Linearity::Joint, n);
         }
         if linearity == Linearity::Select
             && let [(0, which), chosen @ ..] = &real[..]
@@ -93,6 +93,11 @@ impl TypingContext<'_> {
             |over, real: &[(usize, Spec)]| self.sets_over(&OperandSets { over, linearity, real, literal });
         let (mut u, mut r) = joined(SetAxes::Others, &of(false))?;
         if let Some(out) = out {
+            // the transpose of a sum with an unreduced result: along a new dimension that is split
+            // over a reduced axis, each device keeps its shard
+            if linearity == Linearity::Joint {
+                r = r.without(&self.new_dim_axes(out, num_linear));
+            }
             (u, r) = self.requested_sets(linearity, out, &u, &r)?;
         }
         let (manual_u, manual_r) = joined(SetAxes::Manual, &of(true))?;
@@ -190,21 +195,19 @@ impl TypingContext<'_> {
             }
             _ => {}
         }
-        // this is the transpose of a sum with an unreduced result: along a new dimension that is
-        // split over a reduced axis, each device keeps its shard
-        let new = self.new_dim_axes(out);
-        let mut reduced: Axes =
-            r.iter().filter(|a| linearity != Linearity::Joint || !new.contains(*a)).collect();
+        let mut reduced = r.clone();
         if !sums {
             reduced.extend_unique(out.reduced_axes());
         }
         Ok((asked.clone(), reduced))
     }
-    /// Returns the axes that split dimensions of the first result that no operand has.
-    fn new_dim_axes(&self, out: Spec) -> Axes {
-        let held = |l: LoopId| {
-            self.factors.operands.iter().flatten().any(|d| d.map != DimMap::Broadcast && d.loops.contains(&l))
-        };
+    /// Returns the axes that split dimensions of the first result that no linear operand has.
+    ///
+    /// The first `num_linear` operands are linear, and the others are indices: a gather with split
+    /// indices is a sum over rows, transposed, of which each device keeps the rows of its indices.
+    fn new_dim_axes(&self, out: Spec, num_linear: usize) -> Axes {
+        let linear = || self.factors.operands.iter().take(num_linear).flatten();
+        let held = |l: LoopId| linear().any(|d| d.map != DimMap::Broadcast && d.loops.contains(&l));
         let new = |dim: &Dim| !dim.loops.iter().any(|l| held(*l));
         let dims = self.factors.results.first().map_or(&[][..], Vec::as_slice);
         let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
