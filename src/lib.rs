@@ -110,7 +110,7 @@
 //! # Stability
 //!
 //! These change with a major version only: the items at the crate root and in the [`prelude`], and
-//! the modules `array`, `mesh`, `sharding`, `types`, `random`, `tree`, `shard_map`, `spmd`,
+//! the modules `array`, `mesh`, `sharding`, `types`, `random`, `nn`, `tree`, `shard_map`, `spmd`,
 //! `diagnostic` and `display`. The modules for readers of programs and authors of primitives change
 //! with minor versions: `program`, `ops`, `grad`, `vmap`, `propagate`, `partition`, `plan`,
 //! `engine`, `runtime`, `stablehlo`, `pjrt`, `trace` and `transform`.
@@ -162,6 +162,7 @@
 //! | `api/typed` | The typed layer: arrays whose element type, sizes and sharding are part of the Rust type, over the rules of the crate `atmesh_typed` (feature `typed`) |
 //! | `api/spmd` | Native manual mode: the user's own Rust code, run on a thread for each device, with collectives |
 //! | `api/shard_map` | Traced manual mode: per-device code on blocks of arrays, as an equation of a program |
+//! | `api/nn` | Layers, losses, initializers and mixed precision, as functions on arrays |
 //! | `api/transform` | Function transformations: `jit` and its stages, derivatives, `vmap`, control flow, custom operations, explanations of data movement, and StableHLO export |
 //! | `api/tree` | Trees of arrays: the arguments and results of functions, and files of them |
 //! | `api/random` | Random keys, and the samplers that draw arrays from them |
@@ -290,7 +291,7 @@ pub use self::core::{diagnostic, mesh, sharding, types};
 #[doc(inline)]
 pub use api::typed;
 #[doc(inline)]
-pub use api::{array, display, random, shard_map, spmd, tree};
+pub use api::{array, display, nn, random, shard_map, spmd, tree};
 #[doc(hidden)]
 pub use api::{trace, transform};
 #[doc(inline)]
@@ -405,6 +406,11 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
+
+/// Tests the programs on the book's page on layers and losses.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/layers.md")]
+mod layers_page {}
 
 /// Tests the programs on the book's page on sorts and cumulative sums.
 #[cfg(doctest)]
