@@ -1,0 +1,3 @@
+//! Training: layers, losses, initializers and samplers, sharded and unsharded.
+
+mod nn;

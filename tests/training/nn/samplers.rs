@@ -1,0 +1,80 @@
+//! Samplers against JAX's draws.
+
+use super::{agrees, agrees_within, numbers};
+use atmesh::prelude::*;
+use atmesh::random::ChoiceOptions;
+
+#[test]
+fn gamma_and_its_kin() {
+    let a = Array::from([0.1f32, 0.5, 1.0, 3.0, 40.0]);
+    agrees_within("gamma", &Key::new(30).gamma([6, 5], &a), 1e-5);
+    agrees_within("loggamma", &Key::new(31).loggamma([20], 0.05), 1e-5);
+    agrees_within("beta", &Key::new(32).beta([6, 3], 0.5, Array::from([0.5f32, 2.0, 8.0])), 1e-5);
+    let alpha = Array::from([0.3f32, 1.0, 5.0]).broadcast_to([6, 3]);
+    agrees_within("dirichlet", &Key::new(33).dirichlet(&alpha), 1e-5);
+    agrees_within("truncated_normal", &Key::new(37).truncated_normal([20], -0.5, 2.0), 1e-5);
+}
+
+#[test]
+fn poisson() {
+    let lam = Array::from([0.0f32, 0.5, 4.0, 9.9, 10.0, 30.0, 1000.0]);
+    agrees_within("poisson", &Key::new(34).poisson([20, 7], &lam), 0.0);
+}
+
+#[test]
+fn choice() {
+    let x = Array::arange(10..30);
+    let p = Key::new(35).normal([20]).softmax(0);
+    let key = Key::new(36);
+    let default = ChoiceOptions::default;
+    agrees("choice", &key.choice(&x, [4, 5]));
+    agrees("choice.rows", &key.choice_with(&x.reshape([5, 4]), [3], default().dim(1)));
+    agrees("choice.without", &key.choice_with(&x, [7], default().without_replacement()));
+    agrees("choice.p", &key.choice_with(&x, [12], default().p(&p)));
+    agrees("choice.p.without", &key.choice_with(&x, [7], default().p(&p).without_replacement()));
+    let rows = key.choice_with(&x.reshape([10, 2]), [3], default().without_replacement());
+    agrees("choice.rows.without", &rows);
+}
+
+/// Samples do not depend on the mesh, on `jit`, or on `vmap` over keys.
+#[test]
+fn samples_do_not_depend_on_the_mesh() {
+    for axes in [Mesh::new([("x", 2)]), Mesh::auto([("x", 2)])] {
+        let mesh = axes.unwrap();
+        let on = F32.array_type([6, 4]).on(&mesh, p!["x"]);
+        let counts = I32.array_type([6, 4]).on(&mesh, p!["x"]);
+        let key = Key::new(0);
+        assert_eq!(numbers(&key.gamma(on.clone(), 0.7)), numbers(&key.gamma([6, 4], 0.7)));
+        assert_eq!(numbers(&key.beta(on.clone(), 0.7, 2.0)), numbers(&key.beta([6, 4], 0.7, 2.0)));
+        let (small, large) = (key.poisson(counts.clone(), 3.0), key.poisson(counts, 30.0));
+        assert_eq!(numbers(&small), numbers(&key.poisson([6, 4], 3.0)));
+        assert_eq!(numbers(&large), numbers(&key.poisson([6, 4], 30.0)));
+    }
+    let draw = |key: Key| key.gamma([3], 0.7);
+    let all = vmap(Key::new(5).split_array([2]), |k| draw(Key::from_array(k)));
+    let [a, b] = Key::new(5).split();
+    assert_eq!(numbers(&all), [numbers(&draw(a)), numbers(&draw(b))].concat());
+    let jitted = jit(|key: Key| draw(key)).call(Key::new(6)).unwrap();
+    assert_eq!(numbers(&jitted), numbers(&draw(Key::new(6))));
+}
+
+#[test]
+fn wrong_arguments() {
+    let key = Key::new(0);
+    let x = Array::arange(0..3);
+    for (y, words) in [
+        (key.gamma(I32.array_type([2]), 1.0), ["gamma", "float"]),
+        (key.poisson(F32.array_type([2]), 1.0), ["poisson", "integers"]),
+        (key.dirichlet(&Array::from(1.0f32)), ["dirichlet", "concentrations"]),
+        (key.choice_with(&x, [4], ChoiceOptions::default().without_replacement()), ["choice_with", "4 of 3"]),
+        (
+            key.choice_with(&x, [2], ChoiceOptions::default().p(&Array::ones([2]))),
+            ["choice_with", "vector of 3"],
+        ),
+        (key.choice_with(&x, [2], ChoiceOptions::default().dim(1)), ["choice_with", "no dimension 1"]),
+        (key.gamma([2], Array::ones([3])), ["full", "float32[3]"]),
+    ] {
+        let error = y.ty().unwrap_err().to_string();
+        assert!(words.iter().all(|w| error.contains(w)), "{words:?}: {error}");
+    }
+}
