@@ -281,6 +281,11 @@ fn evict(class: usize, most: usize) {
     }
 }
 
+/// Returns the bytes of live buffers, their recent peak, and the bytes in the pool.
+pub(crate) fn memory_figures() -> [usize; 3] {
+    [&LIVE_BYTES, &PEAK_BYTES, &POOLED_BYTES].map(|figure| figure.load(Relaxed))
+}
+
 const HELP_USE_TYPES: &str = "make programs for such arrays from their types: `F32.of(shape)`";
 
 /// Returns an error if `bytes` exceed the memory that is left.

@@ -16,6 +16,11 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// The path exists and is not a regular file, or writing fails.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomically_with(path, |file| file.write_all(bytes))
+}
+
+/// Replaces a file atomically, as [`write_atomically`] does, by what `write` writes.
+pub(crate) fn write_atomically_with(path: &Path, write: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
     let target = follow_links(path)?;
     let permissions = match std::fs::metadata(&target) {
         Ok(known) if known.is_file() => Some(known.permissions()),
@@ -30,13 +35,19 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     let mut part =
         temporary_names(&target, ".part").make_in(parent(&target), |path| File::create_new(path))?;
-    part.write_all(bytes)?;
+    write(part.as_file_mut())?;
     if let Some(permissions) = permissions {
         part.as_file().set_permissions(permissions)?;
     }
     part.as_file().sync_all()?;
     part.persist(&target).map_err(|failed| failed.error)?;
     Ok(())
+}
+
+/// Makes sure that the names in a folder survive a crash of the system, where that is possible.
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Follows symbolic links from a path to the path that they lead to, which need not exist.

@@ -116,6 +116,19 @@ impl<T: Element> Deref for HostView<T> {
 impl Array {
     /// Returns the global array in row-major order; an unreduced array is summed.
     pub(crate) fn host_data(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
+        let slab = self.reduced_data(op, location)?;
+        slab.contiguous().map_err(|fault| self.memory_error(fault, op, location))?;
+        Ok(slab)
+    }
+    /// Returns the global array like [`Array::host_data`], without keeping a copy that has to be
+    /// made.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn host_data_once(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
+        let slab = self.reduced_data(op, location)?;
+        slab.contiguous_once().map_err(|fault| self.memory_error(fault, op, location))
+    }
+    /// Returns the data of the global array, maybe as a view; an unreduced array is summed.
+    fn reduced_data(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
         let mut slab = self.array_data(op, location)?;
         let ty = self.type_ref().map_err(Error::clone)?;
         if let (2.., Some(mesh)) = (slab.num_partials(), &ty.mesh) {
@@ -123,7 +136,6 @@ impl Array {
             slab = apply1(prims::reshard(mesh, spec), &[self.into()], CallSite::new(op, location))
                 .array_data(op, location)?;
         }
-        slab.contiguous().map_err(|fault| self.memory_error(fault, op, location))?;
         Ok(slab)
     }
     /// Returns the error that there is not enough memory for the array's data.

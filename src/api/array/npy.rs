@@ -265,11 +265,20 @@ fn read_array(file: &mut File, header: &Header, ty: ArrayType) -> Result<Array, 
 ///
 /// `big` is true if the elements are big-endian.
 pub(crate) fn read_elements(file: &mut File, ty: &ArrayType, big: bool) -> Result<ArrayData, Fault> {
+    read_elements_with(ty, big, |bytes| file.read_exact(bytes))
+}
+
+/// Makes an array of this type from the bytes that `read` writes.
+pub(crate) fn read_elements_with(
+    ty: &ArrayType,
+    big: bool,
+    read: impl FnOnce(&mut [u8]) -> std::io::Result<()>,
+) -> Result<ArrayData, Fault> {
     let takes = ty.nbytes();
     check_available(takes)?;
     let mut buffer = Buffer::allocate(takes)?;
     let bytes = buffer.fill_zeros();
-    file.read_exact(bytes).map_err(data_error)?;
+    read(bytes).map_err(data_error)?;
     if big != cfg!(target_endian = "big") {
         parallel_copy::swap_bytes(bytes, ty.dtype.real().size());
     }

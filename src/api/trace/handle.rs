@@ -248,6 +248,16 @@ impl Array {
     pub(crate) fn is_same_handle(&self, other: &Array) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+    /// Returns a handle with its own hold on the data: donating this array does not end it.
+    pub(crate) fn snapshot_at(&self, location: SourceLocation) -> Array {
+        match self.repr() {
+            Repr::Concrete(c) if !c.is_type_only() => match c.array_data("tree::snapshot", location) {
+                Ok(data) => Array::with_placed_type(data, (**c).clone()),
+                Err(error) => Array::poisoned(error),
+            },
+            _ => self.clone(),
+        }
+    }
     /// Returns an address that is unique while the array lives.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as usize

@@ -1,7 +1,8 @@
 //! Saves and loads trees as directories, with one `.npy` file for each array, named by its path.
 
 use super::{Path as TreePath, Tree};
-use crate::api::array::{Array, atomic_file, npy};
+use crate::api::array::atomic_file::{self, data_error};
+use crate::api::array::{Array, npy};
 use crate::api::random::Key;
 use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::ir::program::CallSite;
@@ -60,31 +61,55 @@ pub fn try_map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Resul
 #[track_caller]
 pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
     let (location, dir) = (Location::caller(), dir.as_ref());
-    let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
-    // a symbolic link to a directory stays one
-    let dir = &*atomic_file::follow_links(dir).map_err(|why| failed(&why))?;
-    let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
+    let failed = |fault: Fault| npy::file_error(SAVE, dir, fault.message, location);
+    let is_own = |name: &str| name.ends_with(".npy");
+    let mut done = Ok(());
+    let write = |part: &Path| {
+        done = write_all(tree, part, location);
+        match &done {
+            Ok(()) => Ok(()),
+            // the error itself is returned below
+            Err(_) => Err(fault!(Data, "an array cannot be written")),
+        }
+    };
+    let replaced = replace_directory(dir, is_own, write);
+    done?;
+    replaced.map_err(failed)
+}
+
+/// Replaces a directory by what `write` writes into an empty one, which then gets its name.
+///
+/// A symbolic link to a directory stays one.
+///
+/// # Errors
+/// The directory holds a file whose name is not one of `is_own`, or writing fails.
+pub(super) fn replace_directory(
+    dir: &Path,
+    is_own: impl Fn(&str) -> bool,
+    write: impl FnOnce(&Path) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let dir = &*atomic_file::follow_links(dir).map_err(data_error)?;
     let others = match file_names(dir) {
         Ok(others) => others,
         // another save may replace the directory at this moment
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(why) => return Err(failed(&why)),
+        Err(why) => return Err(data_error(why)),
     };
-    if let Some(other) = others.iter().find(|n| Path::new(n).extension().is_none_or(|e| e != "npy")) {
-        let why = format!(
+    if let Some(other) = others.iter().find(|name| !name.to_str().is_some_and(&is_own)) {
+        return Err(fault!(
+            Data,
             "the directory holds {}, which is not an array file: it is not replaced",
             other.display()
-        );
-        return Err(failed(&why));
+        ));
     }
     let part = std::fs::create_dir_all(atomic_file::parent(dir))
         .and_then(|()| atomic_file::temporary_names(dir, ".part").tempdir_in(atomic_file::parent(dir)))
-        .map_err(|why| failed(&why))?;
-    write_all(tree, part.path(), location)?;
-    replace_directory(part.path(), dir).map_err(|why| failed(&why))?;
+        .map_err(data_error)?;
+    write(part.path())?;
+    swap_directory(part.path(), dir).map_err(data_error)?;
     // the directory has another name now
     let _ = part.keep();
-    Ok(())
+    atomic_file::sync_folder(atomic_file::parent(dir)).map_err(data_error)
 }
 
 /// Reads a tree that [`save_npy`] wrote.
@@ -125,7 +150,7 @@ pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
 /// Renames the directory `part` to `dir`, and removes the directory that was there.
 ///
 /// Another thread or process may do the same at the same time; the last one wins.
-fn replace_directory(part: &Path, dir: &Path) -> std::io::Result<()> {
+fn swap_directory(part: &Path, dir: &Path) -> std::io::Result<()> {
     if let Ok(known) = std::fs::metadata(dir) {
         std::fs::set_permissions(part, known.permissions())?;
     }

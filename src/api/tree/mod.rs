@@ -13,6 +13,8 @@
 //! assert_eq!(tree::leaves(&doubled).len(), 2);
 //! ```
 
+#[cfg(feature = "safetensors")]
+mod checkpoints;
 mod files;
 mod func;
 mod keys;
@@ -22,9 +24,12 @@ mod retype;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 mod specs;
+mod summary;
 mod tools;
 mod types;
 
+#[cfg(feature = "safetensors")]
+pub use checkpoints::{Checkpoints, Restored};
 pub use files::{load_npy, save_npy, try_map_named};
 pub use func::Func;
 #[cfg_attr(not(feature = "typed"), allow(unused_imports))]
@@ -33,11 +38,15 @@ pub(crate) use named_sizes::NamedSizes;
 pub use path::Path;
 pub use retype::{Cotangents, Retype, RetypeTo, SameField};
 #[cfg(feature = "safetensors")]
-pub use safetensors::{load_safetensors, read_safetensors, save_safetensors};
+pub use safetensors::{
+    LoadOptions, SaveOptions, TensorFiles, load_safetensors, load_safetensors_with, read_safetensors,
+    save_safetensors, save_safetensors_with,
+};
 pub(crate) use specs::resolve;
 pub use specs::{Inferred, SpecTree, Specs};
+pub use summary::{Summary, SummaryRow, summary};
 pub(crate) use tools::{collect, mismatch};
-pub use tools::{fold, leaves, map, map_named, map2, put};
+pub use tools::{fold, leaves, map, map_named, map2, put, snapshot};
 pub use types::{TypeOf, type_of};
 
 use crate::api::array::Array;

@@ -98,6 +98,32 @@ pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
     }
 }
 
+/// Returns handles that hold the memory of the tree's arrays as it is now.
+///
+/// No data is copied. If one of the arrays is [donated](crate::Jit::donate) later, the program
+/// writes its result to other memory, and the snapshot keeps its values. So a thread may read the
+/// snapshot while training goes on.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let step = jit(|w: &Array| w * 0.5).donate(0);
+/// let w = Array::ones([4]);
+/// let before = tree::snapshot(&w);
+/// let reader = std::thread::spawn(move || before.to_vec::<f32>());
+/// let w = step.call(w)?;
+/// assert_eq!(reader.join().expect("it does not panic")?, [1.0; 4]);
+/// assert_eq!(w.to_vec::<f32>()?, [0.5; 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
+/// An array that was donated before carries this error in the snapshot. Traced values stay as they
+/// are.
+#[track_caller]
+pub fn snapshot<T: Tree>(tree: &T) -> T {
+    let location = Location::caller();
+    tree.rebuild(&mut Path::unnamed(), &mut |_, a| a.snapshot_at(location))
+}
+
 /// Folds all arrays of the tree into one, in order, such as a sum of squares.
 #[track_caller]
 pub fn fold<T: Tree, A: CallArgs<Array>>(

@@ -282,6 +282,26 @@ impl ArrayData {
             }
         }
     }
+    /// Returns the value as a contiguous one, like [`ArrayData::contiguous`], but without keeping a
+    /// copy that has to be made: its memory is free when the result is dropped.
+    ///
+    /// The calling thread makes the copy alone.
+    #[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
+    pub(crate) fn contiguous_once(&self) -> Result<ArrayData, Fault> {
+        let made = match (self.contiguous_buffer(), &self.0.storage) {
+            (Some(_), _) | (None, Storage::Contiguous(_)) => return Ok(self.clone()),
+            (None, Storage::Deferred(apart)) => match &apart.source {
+                DeferredSource::Blocks(..) => {
+                    let mut full = Buffer::allocate(self.nbytes())?;
+                    self.copy_to(0, full.uninit_mut());
+                    full
+                }
+                #[cfg(feature = "xla")]
+                DeferredSource::Foreign(value) => value.fetch()?,
+            },
+        };
+        Ok(ArrayData::new(self.dtype(), self.shape().clone(), self.num_partials(), Arc::new(made)))
+    }
     fn copy_contiguous(&self) -> Result<Arc<Buffer>, Fault> {
         let len = self.nbytes();
         let mut full = Buffer::allocate(len)?;

@@ -23,6 +23,35 @@ pub use array_data::ArrayData;
 pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
 
+/// The memory of all arrays of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The memory of live arrays and running programs, in bytes.
+    pub bytes_in_use: usize,
+    /// The recent maximum of `bytes_in_use`, which decreases slowly while large arrays are dropped.
+    pub peak_bytes_in_use: usize,
+    /// The memory that is kept for new arrays, in bytes.
+    pub pooled_bytes: usize,
+}
+
+/// Returns how much memory the arrays of the process use.
+///
+/// Sizes are those of the blocks that hold arrays, of which there are four for each power of two.
+/// Arrays of at most a few kilobytes may be counted after they were dropped.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let before = atmesh::runtime::memory_stats().bytes_in_use;
+/// let x = Array::zeros([1 << 20]);
+/// assert!(atmesh::runtime::memory_stats().bytes_in_use >= before + x.nbytes()?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn memory_stats() -> MemoryStats {
+    let [bytes_in_use, peak_bytes_in_use, pooled_bytes] = crate::kernels::buffer::memory_figures();
+    MemoryStats { bytes_in_use, peak_bytes_in_use, pooled_bytes }
+}
+
 /// Returns memory that no array uses, and idle device threads, to the operating system.
 ///
 /// The process otherwise keeps both, so that the next program starts faster.

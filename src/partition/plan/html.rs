@@ -16,19 +16,19 @@ enum PageCell {
 }
 
 /// A column of a page's table: its name, and the cell of a row.
-pub(super) struct PageColumn<'a, R> {
+pub(crate) struct PageColumn<'a, R> {
     name: &'a str,
     cell: Box<dyn Fn(&R) -> PageCell + 'a>,
 }
 impl<'a, R> PageColumn<'a, R> {
-    pub(super) fn text(name: &'a str, text: impl Fn(&R) -> String + 'a) -> Self {
+    pub(crate) fn text(name: &'a str, text: impl Fn(&R) -> String + 'a) -> Self {
         PageColumn { name, cell: Box::new(move |r| PageCell::Text(text(r))) }
     }
     pub(super) fn line(name: &'a str, source: impl Fn(&R) -> Option<SourceLocation> + 'a) -> Self {
         PageColumn { name, cell: Box::new(move |r| PageCell::Line(source(r))) }
     }
     /// Returns a column of numbers, which are shown as `text` formats them.
-    pub(super) fn figure(
+    pub(crate) fn figure(
         name: &'a str,
         value: impl Fn(&R) -> f64 + 'a,
         text: impl Fn(f64) -> String + 'a,
@@ -44,7 +44,7 @@ pub(super) fn location_text(source: Option<SourceLocation>) -> String {
 
 /// Returns an HTML page with figures and a table.
 /// `source` is prepended to each file's name, so that source locations are links.
-pub(super) fn page<R>(
+pub(crate) fn page<R>(
     title: &str,
     head: &[(&str, String)],
     columns: &[PageColumn<'_, R>],

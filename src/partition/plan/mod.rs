@@ -37,7 +37,7 @@
 //!
 //! `tests/reports/facts.rs` compares plans with published figures.
 
-mod html;
+pub(crate) mod html;
 #[cfg(feature = "json")]
 mod json;
 mod kernel_work;

@@ -1,0 +1,487 @@
+//! Checkpoints of training: a folder for each step, written while the program goes on.
+//!
+//! A step is written into a temporary folder, which gets its name when all of it is on the disk. So
+//! a folder with the name of a step is complete, whenever the program ends. A step that is saved
+//! again gets a name with a generation, `step-00000100.1`, and replaces the earlier one after it is
+//! complete.
+
+use super::safetensors::{
+    LoadCall, LoadFailure, LoadOptions, PendingTensor, SaveOptions, TensorFiles, load_tree, pending_tensors,
+    write_folder,
+};
+use super::{Args, Tree, snapshot};
+use crate::api::array::atomic_file::{data_error, sync_folder};
+use crate::core::{Error, Fault, Result, SourceLocation};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind as IoErrorKind;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::thread::JoinHandle;
+
+const NEW: &str = "tree::Checkpoints::new";
+const SAVE: &str = "tree::Checkpoints::save";
+const RESTORE: &str = "tree::Checkpoints::restore";
+
+/// The start of the names of steps.
+const PREFIX: &str = "step-";
+/// The start and the end of the names of temporary folders.
+const TEMPORARY: (&str, &str) = (".step-", ".part");
+/// The file that is locked by the program that saves.
+const LOCK_NAME: &str = ".lock";
+/// The scheduling priority of the thread that writes. A program that computes on all cores gets
+/// about 97 % of the core on which the thread runs.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 15;
+
+/// A folder of checkpoints, one for each saved step of a training run.
+///
+/// [`save`](Checkpoints::save) returns at once, and a thread writes the arrays, in the layout of
+/// [`save_safetensors_with`](super::save_safetensors_with). The program may go on and donate the
+/// arrays: their memory is held until it is written. If a program or its machine stops at any
+/// moment, no step that was saved before is lost, and [`restore`](Checkpoints::restore) finds the
+/// newest one that is complete.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// # let folder = std::env::temp_dir().join(format!("atmesh-checkpoints-{}", std::process::id()));
+/// let train = |mesh: &Mesh, steps: u64| -> Result<(u64, Array)> {
+///     let mut saves = tree::Checkpoints::new(&folder)?.every(10).keep(2);
+///     let step = jit(|w: &Array| w * 0.9).donate(0);
+///     let (mut w, mut first) = (Array::ones([8]).put(mesh, p!["X"]), 0);
+///     if let Some(found) = saves.restore(&w)? {
+///         (w, first) = (found.tree, found.step);
+///     }
+///     for n in first + 1..=steps {
+///         w = step.call(w)?;
+///         saves.save(n, &w)?; // every 10 steps
+///     }
+///     saves.wait()?;
+///     Ok((first, w))
+/// };
+/// train(&Mesh::new([("X", 8)])?, 25)?;
+/// // the next run begins with the last saved step, on another mesh
+/// let (first, w) = train(&Mesh::new([("X", 4)])?, 30)?;
+/// assert_eq!((first, type_of(&w).to_string().as_str()), (20, "float32[8@X]"));
+/// assert_eq!(tree::Checkpoints::new(&folder)?.steps()?, [20, 30]);
+/// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[doc(alias("CheckpointManager", "orbax", "AsyncCheckpointer"))]
+#[must_use]
+pub struct Checkpoints {
+    folder: PathBuf,
+    every: u64,
+    keep: usize,
+    /// The locked file, from the first save on.
+    lock: Option<File>,
+    /// The thread that writes a step.
+    saving: Option<JoinHandle<Result<()>>>,
+}
+
+/// A restored checkpoint.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Restored<T> {
+    /// The step that was saved.
+    pub step: u64,
+    /// The arrays.
+    pub tree: T,
+    /// The entries of [`SaveOptions::metadata`].
+    pub metadata: BTreeMap<String, String>,
+    /// The later steps that are not complete, newest first, each with the reason.
+    pub skipped: Vec<(u64, Error)>,
+}
+
+impl<T> Restored<T> {
+    /// Returns an entry of the metadata as a value, such as an offset in the data.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = std::env::temp_dir().join(format!("atmesh-value-{}", std::process::id()));
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save_with(1, Array::ones([2]), [("offset", 1000)])?;
+    /// let found = saves.restore(F32.array_type([2]))?.expect("a step is saved");
+    /// assert_eq!(found.value::<usize>("offset")?, 1000);
+    /// assert!(found.value::<usize>("epoch").is_err());
+    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn value<V: FromStr>(&self, name: &str) -> Result<V> {
+        let location = Location::caller();
+        let error = |fault| Error::new(fault, "tree::Restored::value", Vec::new(), Some(location));
+        let Some(text) = self.metadata.get(name) else {
+            let names: Vec<&str> = self.metadata.keys().map(String::as_str).collect();
+            return Err(error(
+                fault!(Data, "step {} has no entry `{name}`", self.step)
+                    .help(format!("its entries are {}", names.join(", ")))
+                    .help(format!("save it: `saves.save_with(step, &tree, [({name:?}, value)])`")),
+            ));
+        };
+        text.parse().map_err(|_| {
+            let wanted = std::any::type_name::<V>();
+            error(
+                fault!(Data, "the entry `{name}` of step {} is {text:?}, not a {wanted}", self.step)
+                    .help("read it as the type that was saved"),
+            )
+        })
+    }
+}
+
+/// The folder of a step: the step, and how many times it was saved before.
+type StepFolder = (u64, u32);
+
+impl Checkpoints {
+    /// Opens a folder of checkpoints, which is created if it does not exist.
+    ///
+    /// Every step is saved and kept, unless [`every`](Checkpoints::every) or
+    /// [`keep`](Checkpoints::keep) says otherwise.
+    #[track_caller]
+    pub fn new(folder: impl AsRef<Path>) -> Result<Checkpoints> {
+        let (location, folder) = (Location::caller(), folder.as_ref());
+        std::fs::create_dir_all(folder).map_err(|why| in_folder(data_error(why), folder, NEW, location))?;
+        Ok(Checkpoints { folder: folder.into(), every: 1, keep: usize::MAX, lock: None, saving: None })
+    }
+    /// Saves only the steps that are multiples of `n`; [`save`](Checkpoints::save) does nothing for
+    /// others.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = std::env::temp_dir().join(format!("atmesh-every-{}", std::process::id()));
+    /// let mut saves = tree::Checkpoints::new(&folder)?.every(500);
+    /// assert!(!saves.save(501, Array::ones([2]))? && saves.save(1000, Array::ones([2]))?);
+    /// # drop(saves);
+    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "save_interval_steps")]
+    pub fn every(self, n: u64) -> Checkpoints {
+        self.with(|saves| saves.every = n.max(1))
+    }
+    /// Keeps the `n` newest steps, at least one, and removes older ones after each save.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = std::env::temp_dir().join(format!("atmesh-last-{}", std::process::id()));
+    /// let mut saves = tree::Checkpoints::new(&folder)?.keep(2);
+    /// for step in 1..=4 {
+    ///     saves.save(step, Array::ones([2]))?;
+    /// }
+    /// saves.wait()?;
+    /// assert_eq!(saves.steps()?, [3, 4]);
+    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "max_to_keep")]
+    pub fn keep(self, n: usize) -> Checkpoints {
+        self.with(|saves| saves.keep = n.max(1))
+    }
+    fn with(mut self, set: impl FnOnce(&mut Checkpoints)) -> Checkpoints {
+        set(&mut self);
+        self
+    }
+    /// Begins to save the arrays of a tree as a step, and returns true; false if this step is not
+    /// [saved](Checkpoints::every).
+    ///
+    /// The tree may be a tuple of references: `saves.save(step, (&model, &state))`. If an earlier
+    /// step is still being written, this waits for it.
+    ///
+    /// # Errors
+    /// The earlier save failed, an array cannot be saved, or another program saves into the folder.
+    /// [`wait`](Checkpoints::wait) returns the error of the last save.
+    #[track_caller]
+    pub fn save(&mut self, step: u64, tree: impl Args) -> Result<bool> {
+        self.save_at(step, tree, SaveOptions::default(), Location::caller())
+    }
+    /// Saves as [`save`](Checkpoints::save) does, with metadata and other options.
+    ///
+    /// The metadata are plain values, which [`Restored::value`] returns:
+    /// `saves.save_with(step, &model, [("offset", offset)])`.
+    #[track_caller]
+    pub fn save_with(&mut self, step: u64, tree: impl Args, options: impl Into<SaveOptions>) -> Result<bool> {
+        self.save_at(step, tree, options.into(), Location::caller())
+    }
+    fn save_at(
+        &mut self,
+        step: u64,
+        tree: impl Args,
+        options: SaveOptions,
+        location: SourceLocation,
+    ) -> Result<bool> {
+        if !step.is_multiple_of(self.every) {
+            return Ok(false);
+        }
+        self.wait()?;
+        let failed = |fault: Fault| in_folder(fault, &self.folder, SAVE, location);
+        if self.lock.is_none() {
+            self.lock = lock(&self.folder).map_err(failed)?;
+        }
+        let tensors = pending_tensors(&snapshot(&tree.into_tree()), &options, location)?;
+        let (folder, keep) = (self.folder.clone(), self.keep);
+        let write = move || {
+            lower_priority();
+            let written = write_step(&folder, step, tensors, &options, location);
+            written.and_then(|()| remove_old_steps(&folder, step, keep)).map_err(|fault| {
+                let message = format!("step {step}: {}", fault.message);
+                in_folder(Fault { message, ..fault }, &folder, SAVE, location)
+            })
+        };
+        let thread = std::thread::Builder::new().name("atmesh checkpoint".into()).spawn(write);
+        self.saving = Some(thread.map_err(|why| in_folder(data_error(why), &self.folder, SAVE, location))?);
+        Ok(true)
+    }
+    /// Waits until the last save is complete, and returns its error.
+    ///
+    /// Dropping the value waits too, and prints an error to stderr.
+    #[doc(alias("wait_until_finished", "finish"))]
+    pub fn wait(&mut self) -> Result<()> {
+        let Some(thread) = self.saving.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| Err(Error::internal("the thread that saves has panicked")))
+    }
+    /// Returns the steps that are saved, the oldest first.
+    #[doc(alias = "all_steps")]
+    #[track_caller]
+    pub fn steps(&self) -> Result<Vec<u64>> {
+        let location = Location::caller();
+        let all = step_folders(&self.folder);
+        let all =
+            all.map_err(|fault| in_folder(fault, &self.folder, "tree::Checkpoints::steps", location))?;
+        let mut steps: Vec<u64> = all.iter().map(|(step, _)| *step).collect();
+        steps.dedup();
+        Ok(steps)
+    }
+    /// Returns the folder of a step, for [`load_safetensors_with`](super::load_safetensors_with).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = std::env::temp_dir().join(format!("atmesh-path-{}", std::process::id()));
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save(7, Array::ones([2]))?;
+    /// saves.wait()?;
+    /// assert_eq!(tree::read_safetensors(saves.path(7)?)?["array"].to_vec::<f32>()?, [1.0, 1.0]);
+    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn path(&self, step: u64) -> Result<PathBuf> {
+        self.path_at(step, "tree::Checkpoints::path", Location::caller())
+    }
+    fn path_at(&self, step: u64, op: &str, location: SourceLocation) -> Result<PathBuf> {
+        let failed = |fault| in_folder(fault, &self.folder, op, location);
+        let all = step_folders(&self.folder).map_err(failed)?;
+        match all.iter().rfind(|(saved, _)| *saved == step) {
+            Some(found) => Ok(self.folder.join(step_name(*found))),
+            None => {
+                let steps: Vec<String> = all.iter().map(|(step, _)| step.to_string()).collect();
+                let steps = if steps.is_empty() { "none".into() } else { steps.join(", ") };
+                Err(failed(
+                    fault!(Data, "step {step} is not saved").help(format!("the saved steps are {steps}")),
+                ))
+            }
+        }
+    }
+    /// Restores the newest complete step; `None` if no step is saved.
+    ///
+    /// The tree has the paths and types of `like`, whose leaves may be types, and each array is
+    /// placed like that leaf, on any mesh. Steps that are damaged are skipped, and
+    /// [`Restored::skipped`] says why.
+    ///
+    /// # Errors
+    /// The arrays of the step have other paths or types than `like`, or there are steps and none is
+    /// complete.
+    #[track_caller]
+    pub fn restore<L: Args>(&mut self, like: L) -> Result<Option<Restored<L::Owned>>> {
+        let location = Location::caller();
+        self.wait()?;
+        let like = like.into_tree();
+        let failed = |fault| in_folder(fault, &self.folder, RESTORE, location);
+        let (all, mut skipped) = (step_folders(&self.folder).map_err(failed)?, Vec::new());
+        for found in all.into_iter().rev() {
+            match self.read_step(found, &like, location) {
+                Ok(restored) => return Ok(Some(Restored { skipped, ..restored })),
+                Err(LoadFailure::Mismatch(error)) => return Err(error),
+                Err(LoadFailure::Damaged(error)) => skipped.push((found.0, error)),
+            }
+        }
+        if skipped.is_empty() {
+            return Ok(None);
+        }
+        let fault = fault!(Data, "none of the {} saved steps is complete", skipped.len())
+            .help("to begin anew, save into another folder, or remove these");
+        Err(Error::combine([failed(fault)].into_iter().chain(skipped.into_iter().map(|s| s.1))))
+    }
+    /// Restores this step, even if later ones are saved.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = std::env::temp_dir().join(format!("atmesh-step-{}", std::process::id()));
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save(1, Array::from([1, 1]))?;
+    /// saves.save(2, Array::from([2, 2]))?;
+    /// assert_eq!(saves.restore_step(1, I32.array_type([2]))?.tree.to_vec::<i32>()?, [1, 1]);
+    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn restore_step<L: Args>(&mut self, step: u64, like: L) -> Result<Restored<L::Owned>> {
+        let location = Location::caller();
+        self.wait()?;
+        self.path_at(step, RESTORE, location)?;
+        let all = step_folders(&self.folder).map_err(|f| in_folder(f, &self.folder, RESTORE, location))?;
+        let found = all.into_iter().rfind(|(saved, _)| *saved == step).unwrap_or((step, 0));
+        self.read_step(found, &like.into_tree(), location).map_err(LoadFailure::into_error)
+    }
+    fn read_step<T: Tree>(
+        &self,
+        found: StepFolder,
+        like: &T,
+        location: SourceLocation,
+    ) -> Result<Restored<T>, LoadFailure> {
+        let files = TensorFiles::try_open(&self.folder.join(step_name(found)));
+        let located = |fault| Error::new(fault, RESTORE, Vec::new(), Some(location));
+        let mut files = files.map_err(|fault| LoadFailure::Damaged(located(fault)))?;
+        let call = LoadCall { op: RESTORE, location };
+        let tree = load_tree(&mut files, like, &LoadOptions::default(), call)?;
+        let metadata = files.metadata().iter().filter(|(name, _)| *name != "format");
+        let metadata = metadata.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(Restored { step: found.0, tree, metadata, skipped: Vec::new() })
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        if let Err(error) = self.wait() {
+            eprintln!("{error}");
+        }
+    }
+}
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checkpoints({}, every {}", self.folder.display(), self.every)?;
+        if self.keep < usize::MAX {
+            write!(f, ", the last {}", self.keep)?;
+        }
+        f.write_str(")")
+    }
+}
+
+fn in_folder(fault: Fault, folder: &Path, op: &str, location: SourceLocation) -> Error {
+    let message = format!("{}: {}", folder.display(), fault.message);
+    Error::new(Fault { message, ..fault }, op, Vec::new(), Some(location))
+}
+
+/// Returns the name of the folder of a step.
+fn step_name((step, generation): StepFolder) -> String {
+    match generation {
+        0 => format!("{PREFIX}{step:08}"),
+        _ => format!("{PREFIX}{step:08}.{generation}"),
+    }
+}
+fn parse_step_name(name: &str) -> Option<StepFolder> {
+    let number = name.strip_prefix(PREFIX)?;
+    let (step, generation) = number.split_once('.').unwrap_or((number, "0"));
+    let found = (step.parse().ok()?, generation.parse().ok()?);
+    // other spellings of a number are not folders of steps
+    (step_name(found) == name).then_some(found)
+}
+/// Returns the complete steps of a folder, the oldest first, with all generations.
+fn step_folders(folder: &Path) -> Result<Vec<StepFolder>, Fault> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(data_error)? {
+        found.extend(entry.map_err(data_error)?.file_name().to_str().and_then(parse_step_name));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Locks the folder for this program. `None` if the file system has no locks.
+fn lock(folder: &Path) -> Result<Option<File>, Fault> {
+    let file = File::create(folder.join(LOCK_NAME)).map_err(data_error)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(fault!(Data, "another `Checkpoints` saves into this folder")
+            .help("give each training run its own folder, or drop the other one first")),
+        Err(TryLockError::Error(why)) if why.kind() == IoErrorKind::Unsupported => Ok(None),
+        Err(TryLockError::Error(why)) => Err(data_error(why)),
+    }
+}
+
+/// Writes a step, which appears in the folder when it is complete.
+fn write_step(
+    folder: &Path,
+    step: u64,
+    tensors: Vec<PendingTensor>,
+    options: &SaveOptions,
+    location: SourceLocation,
+) -> Result<(), Fault> {
+    remove_temporary(folder)?;
+    let (start, end) = TEMPORARY;
+    let part = tempfile::Builder::new().prefix(&format!("{start}{step:08}-")).suffix(end).tempdir_in(folder);
+    let part = part.map_err(data_error)?;
+    write_folder(part.path(), tensors, options, location)?;
+    let earlier = step_folders(folder)?.into_iter().rfind(|(saved, _)| *saved == step);
+    let generation = earlier.map_or(0, |(_, generation)| generation + 1);
+    std::fs::rename(part.path(), folder.join(step_name((step, generation)))).map_err(data_error)?;
+    // the folder has another name now
+    let _ = part.keep();
+    sync_folder(folder).map_err(data_error)
+}
+
+/// Removes the folders that a save left when it was interrupted.
+fn remove_temporary(folder: &Path) -> Result<(), Fault> {
+    let (start, end) = TEMPORARY;
+    for entry in std::fs::read_dir(folder).map_err(data_error)? {
+        let entry = entry.map_err(data_error)?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(start) && name.ends_with(end)) {
+            std::fs::remove_dir_all(entry.path()).map_err(data_error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all steps but the newest `keep` ones, and earlier generations; `saved` stays.
+fn remove_old_steps(folder: &Path, saved: u64, keep: usize) -> Result<(), Fault> {
+    let all = step_folders(folder)?;
+    // the last generation of a step comes last
+    let newest: BTreeMap<u64, u32> = all.iter().copied().collect();
+    let others = newest.keys().rev().filter(|step| **step != saved);
+    let kept: Vec<u64> = others.take(keep.saturating_sub(1)).copied().chain([saved]).collect();
+    let is_kept = |(step, generation): &StepFolder| kept.contains(step) && newest[step] == *generation;
+    for old in all.iter().filter(|found| !is_kept(found)) {
+        // a step that is removed in part has no name of a step
+        let (start, end) = TEMPORARY;
+        let hidden = folder.join(format!("{start}{:08}.{}-old{end}", old.0, old.1));
+        std::fs::rename(folder.join(step_name(*old)), &hidden)
+            .and_then(|()| std::fs::remove_dir_all(hidden))
+            .map_err(data_error)?;
+    }
+    Ok(())
+}
+
+/// Lets the threads that compute run first.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        // on Linux a priority is that of a thread; without permission it stays as it was
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_steps_are_parsed_as_they_are_written() {
+        for found in [(0, 0), (7, 0), (7, 2), (123_456_789, 0), (u64::MAX, u32::MAX)] {
+            assert_eq!(parse_step_name(&step_name(found)), Some(found));
+        }
+        for name in ["step-7", "step-00000007.0", "step-00000007.01", "step--0000007", ".step-00000007", "x"]
+        {
+            assert_eq!(parse_step_name(name), None, "{name}");
+        }
+    }
+}
