@@ -37,7 +37,7 @@ pub use safetensors::{load_safetensors, read_safetensors, save_safetensors};
 pub(crate) use specs::resolve;
 pub use specs::{Inferred, SpecTree, Specs};
 pub(crate) use tools::{collect, mismatch};
-pub use tools::{fold, leaves, map, map_named, map2, put};
+pub use tools::{fold, leaves, map, map_named, map2, put, put_stored, to_compute, to_compute_as, to_storage};
 pub use types::{TypeOf, type_of};
 
 use crate::api::array::Array;
