@@ -417,6 +417,11 @@ mod layers_page {}
 #[doc = include_str!("../book/src/lines.md")]
 mod lines_page {}
 
+/// Tests the programs on the book's page on logical axes and layouts.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/layouts.md")]
+mod layouts_page {}
+
 /// Compiles the program on the book's page on devices.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/devices.md")]

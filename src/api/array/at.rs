@@ -39,6 +39,15 @@ impl Array {
         (mode, out): (Option<IndexMode>, Option<Spec>),
         call: CallSite<'_>,
     ) -> Array {
+        self.with_resolved_out(out, call, |out| self.slice_over(index, (mode, out), call))
+    }
+    /// Slices; the sharding of the result is given in mesh axes.
+    fn slice_over(
+        &self,
+        index: &Index,
+        (mode, out): (Option<IndexMode>, Option<Spec>),
+        call: CallSite<'_>,
+    ) -> Array {
         if let Some(error) = carried_errors(std::iter::once(self).chain(index.arrays())) {
             return poison(error);
         }
@@ -282,6 +291,11 @@ impl IndexUpdate {
 
     /// Implements the updates; `fun` combines old and new values, `None` replaces.
     fn update(self, fun: Option<Binary>, value: Term, call: CallSite<'_>) -> Array {
+        let (x, out) = (self.array.clone(), self.out);
+        x.with_resolved_out(out, call, |out| IndexUpdate { out, ..self }.update_over(fun, value, call))
+    }
+    /// Updates; the sharding of the result is given in mesh axes.
+    fn update_over(self, fun: Option<Binary>, value: Term, call: CallSite<'_>) -> Array {
         let x = &self.array;
         let new = if let Term::Array(v) = &value { Some(v) } else { None };
         if let Some(error) = carried_errors(std::iter::once(x).chain(self.index.arrays()).chain(new)) {

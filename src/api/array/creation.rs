@@ -325,11 +325,19 @@ impl Array {
         let call = CallSite::here("full_like_to");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let mesh = ok_or_return!(self.mesh_for(out, ty.rank()), |fault| self.reject(fault, call));
-        let new = Array::full_at(ArrayType { mesh, spec: out, ..fresh_type(ty) }, value.term(), call);
+        let of = match mesh {
+            Some(mesh) => fresh_type(ty).on(&mesh, out),
+            None => ArrayType { mesh: None, spec: out, ..fresh_type(ty) },
+        };
+        let new = Array::full_at(of, value.term(), call);
         if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, PcastTo::Varying, call) }
     }
     /// Implements [`Array::one_hot`].
     fn one_hot_at(&self, classes: usize, out: Option<Spec>, call: CallSite<'_>) -> Array {
+        self.with_resolved_out(out, call, |out| self.one_hot_over(classes, out, call))
+    }
+    /// Encodes as one-hot vectors; the sharding of the result is given in mesh axes.
+    fn one_hot_over(&self, classes: usize, out: Option<Spec>, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let (rank, dtype) = (ty.rank(), ty.dtype);
         let (unreduced, reduced) = (ty.spec.unreduced_axes(), ty.spec.reduced_axes());

@@ -30,6 +30,8 @@ mod spaced;
 
 mod sharding;
 
+mod storage;
+
 mod host;
 
 pub(crate) mod atomic_file;

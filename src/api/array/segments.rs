@@ -109,6 +109,11 @@ impl Array {
         call: CallSite<'_>,
     ) -> Array {
         let [ty, of] = ok_or_return!(operand::types([self, ids]));
+        if options.out_sharding.is_some_and(|out| ty.mesh.as_ref().is_some_and(|m| m.uses_logical(out))) {
+            return self.with_resolved_out(options.out_sharding, call, |out_sharding| {
+                self.segment_at(kind, ids, count, IndexOptions { out_sharding, ..options }, call)
+            });
+        }
         let reject = |fault| operand::reject(fault, &[self.into(), ids.into()], call);
         if let Err(fault) = check_integers(ids) {
             return reject(fault);

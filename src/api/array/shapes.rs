@@ -173,6 +173,12 @@ impl Array {
     #[track_caller]
     pub fn broadcast_as(&self, shape: impl Into<Shape>, out: Spec) -> Array {
         let (shape, call) = (shape.into(), CallSite::here("broadcast_as"));
+        self.with_resolved_out(Some(out), call, |out| {
+            self.broadcast_over(shape, out.unwrap_or(Spec::replicated(0)), call)
+        })
+    }
+    /// Broadcasts to a shape; the sharding of the result is given in mesh axes.
+    fn broadcast_over(&self, shape: Shape, out: Spec, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let first = shape.rank().saturating_sub(ty.rank());
         let dims: Vec<usize> = (first..first + ty.rank()).collect();

@@ -38,7 +38,8 @@ impl Array {
         ///
         /// The collectives that the two shardings require move the data, for example an all-gather.
         /// It is an error if `spec` names axes that are not explicit, or if the array is on no mesh
-        /// and `spec` names any axes.
+        /// and `spec` names any axes. A spec in [logical axes](Mesh::with_logical_axes) may stand
+        /// for auto axes, over which it constrains the result.
         ///
         #[cfg_attr(doc, doc = picture!("moves-turn"))]
         ///
@@ -73,6 +74,7 @@ impl Array {
     pub(crate) fn reshard_at(&self, spec: Spec, call: CallSite<'_>) -> Array {
         let rank = self.type_ref().map_or(0, |t| t.rank());
         match self.mesh_for(spec, rank) {
+            Ok(Some(mesh)) if mesh.uses_logical(spec) => self.reshard_logical(&mesh, spec, call),
             Ok(Some(mesh)) => self.move_to(&mesh, spec, &[AxisType::Explicit], call),
             Ok(None) => self.clone(),
             Err(fault) => self.reject(fault, call),
@@ -93,10 +95,12 @@ impl Array {
         }
     }
     /// Places the array on a mesh; `kinds` are the types of axes that `spec` may name.
-    fn move_to(&self, mesh: &Mesh, spec: Spec, kinds: &[AxisType], call: CallSite<'_>) -> Array {
+    pub(super) fn move_to(&self, mesh: &Mesh, spec: Spec, kinds: &[AxisType], call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let checked = check_spec(mesh, spec, ty.rank(), kinds)
-            .and_then(|spec| check_divides(mesh, spec, &ty.shape).map(|()| spec));
+        let checked = check_spec(mesh, spec, ty.rank(), kinds).and_then(|resolved| {
+            check_divides(mesh, resolved, &ty.shape).map_err(|fault| mesh.name_fault(fault, spec))?;
+            Ok(resolved)
+        });
         let spec = ok_or_return!(checked, |fault| self.reject(fault, call));
         match self.repr() {
             // a value without data only changes its type
@@ -148,9 +152,11 @@ impl Array {
     /// Constrains the sharding of this value.
     ///
     /// Over auto axes the partitioner honours the constraint. On a mesh with only explicit axes it
-    /// is an error unless the value already has this sharding. A `"?"` in an entry lets that
-    /// dimension be sharded over further axes: `p!["X", "?"]` constrains dimension 0 only, while
-    /// `p!["X", _]` also requires dimension 1 to be unsharded.
+    /// is an error unless the value already has this sharding. A spec in
+    /// [logical axes](Mesh::with_logical_axes) constrains auto axes and asserts explicit ones.
+    ///
+    /// A `"?"` in an entry lets that dimension be sharded over further axes: `p!["X", "?"]`
+    /// constrains dimension 0 only, while `p!["X", _]` also requires dimension 1 to be unsharded.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -185,8 +191,10 @@ impl Array {
         }
     }
     /// Implements [`Array::constrain`].
-    fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
+    pub(super) fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
         let (spec, open) = spec.split_open_dims();
+        let spec =
+            ok_or_return!(self.resolve_constraint(mesh, spec, &open), |fault| self.reject(fault, call));
         apply1(prims::constrain(mesh, spec, open), &[self.into()], call)
     }
     /// Names the value for checkpoint policies, and returns it unchanged.

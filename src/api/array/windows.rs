@@ -411,10 +411,12 @@ impl Array {
     /// Implements [`Array::conv`].
     pub(super) fn conv_at(&self, w: &Array, options: &ConvOptions, call: CallSite<'_>) -> Array {
         let [ta, tw] = ok_or_return!(operand::types([self, w]));
-        match plan_conv(ta, tw, options) {
-            Ok(plan) => plan.apply(self, w, call),
-            Err(fault) => operand::reject(fault, &operand_pair(self, w), call),
-        }
+        self.with_resolved_out(options.out_sharding, call, |out_sharding| {
+            match plan_conv(ta, tw, &ConvOptions { out_sharding, ..options.clone() }) {
+                Ok(plan) => plan.apply(self, w, call),
+                Err(fault) => operand::reject(fault, &operand_pair(self, w), call),
+            }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::api::trace::CaptureTypeFn;
 use crate::api::tree::{Path, Tree};
+use crate::core::mesh::AxisRules;
 use crate::core::sharding::{check_unreduced_dtype, nearest_multiples};
 use crate::core::{
     ArrayType, Axes, Axis, AxisType, Error, ErrorKind, Fault, Mesh, Result, Shape, Spec,
@@ -107,8 +108,9 @@ impl Boundary {
     pub(super) fn argument_specs<T: Tree>(&self, tree: &T, asked: &[Option<Spec>]) -> Result<Vec<Spec>> {
         self.map_leaves(tree, asked, |path, ty, asked| match asked {
             Some(spec) => {
-                self.check_names(*spec, "in_specs", path)?;
-                Ok(*spec)
+                let spec = self.outer.try_resolve(*spec, AxisRules::Compute)?;
+                self.check_names(spec, "in_specs", path)?;
+                Ok(spec)
             }
             None => {
                 if let Some(auto) = self.axes.iter().find(|a| self.outer.axis_type(*a) != Some(AxisType::Explicit)) {
@@ -274,6 +276,7 @@ impl Boundary {
                 )
                 .help("give a spec for each result: `p![…]`"));
             };
+            let spec = self.outer.try_resolve(spec, AxisRules::Compute)?;
             self.check_names(spec, "out_specs", path)?;
             if spec.dims().len() > ty.rank() {
                 let f = fault!(

@@ -78,7 +78,7 @@ fn compile_op(
     call: CallSite<'_>,
 ) -> Result<OpProgram> {
     let key = OpKey { prim: &**prim, engine, inputs };
-    let recorded = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
+    let recorded = program(inputs, call, |b, values| b.apply_for(prim, values, call))?;
     if op_cache::has_many_variants(&key)
         && let Some(program) = with_literal_inputs(prim, &recorded, engine, inputs, call)
     {
@@ -118,7 +118,7 @@ fn with_literal_inputs(
             if *is_literal { b.broadcast_like(value, model) } else { Ok(value.clone()) }
         };
         let values: Vec<Value> = values.iter().map(spread).collect::<Result<_>>()?;
-        b.emit_for(prim.clone(), &values, call)
+        b.apply_for(prim, &values, call)
     };
     let out = emit().ok()?;
     let program = pipeline::compile_eager_cached(b.finish(&out), engine).ok()?;

@@ -305,7 +305,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -
     let result = match carried_errors(arrays(inputs)) {
         Some(e) => Err(e),
         None => match &trace {
-            Some(trace) => trace.emit(inputs, call, |b, values| b.emit_for(prim.clone(), values, call)),
+            Some(trace) => trace.emit(inputs, call, |b, values| b.apply_for(&prim, values, call)),
             None => eager::run(prim, inputs, call).map_err(|e| call.locate(e)),
         },
     };

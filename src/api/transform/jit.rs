@@ -8,6 +8,7 @@ use crate::api::trace::{
 };
 use crate::api::tree::{CallArgs, Func, NamedSizes, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use crate::api::{trace::Repr, trace::cache::Cache};
+use crate::core::mesh::AxisRules;
 use crate::core::{DType, Error, Mesh, Result, Sharding, SourceLocation, sharding::for_result};
 use crate::exec::engine::{EngineConfig, EngineKind};
 use crate::ir::program::{CallSite, CheckpointPolicy, Control, Program};
@@ -415,6 +416,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                     .help("say which: `jit(f).on(&mesh)`");
                 errors.push(CallSite::new("jit", location).error(fault, || vec![ty.to_string()]));
                 return a.clone();
+            };
+            let spec = match mesh.try_resolve(spec, AxisRules::Compute) {
+                Ok(spec) => spec,
+                Err(fault) => {
+                    errors.push(CallSite::new("jit", location).error(fault, || vec![ty.to_string()]));
+                    return a.clone();
+                }
             };
             match a.concrete_sharding() {
                 Some(sharding)

@@ -46,7 +46,9 @@ pub(crate) use specs::resolve;
 pub use specs::{Inferred, SpecTree, Specs};
 pub use summary::{Summary, SummaryRow, summary};
 pub(crate) use tools::{collect, mismatch};
-pub use tools::{fold, leaves, map, map_named, map2, put, snapshot};
+pub use tools::{
+    fold, leaves, map, map_named, map2, put, put_stored, snapshot, to_compute, to_compute_as, to_storage,
+};
 pub use types::{TypeOf, type_of};
 
 use crate::api::array::Array;

@@ -1,9 +1,9 @@
-//! Functions on whole trees: `map`, `fold`, `leaves` and `put`.
+//! Functions on whole trees: `map`, `fold`, `leaves`, `put`, and the storage of parameters.
 
-use super::{CallArgs, NamedSizes, Path, Specs, Tree, resolve};
+use super::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
 use crate::api::array::Array;
 use crate::api::trace::{in_call, poison};
-use crate::core::{Error, Mesh};
+use crate::core::{DType, Error, Mesh, Spec};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 
@@ -83,17 +83,116 @@ pub fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
 #[track_caller]
 pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
     let call = CallSite::here("tree::put");
-    match resolve(&specs.spec_tree(), tree, "the specs") {
+    map_with_specs(tree, &specs.spec_tree(), call, &|a, spec| a.put_at(mesh, spec, call))
+}
+
+/// Places each parameter of the tree on the mesh as it is stored, like [`Array::put_stored`].
+///
+/// Arrays without a spec stay as they are.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("x", 8)])?
+///     .with_logical_axes([("embed", ()), ("mlp", ())])?
+///     .with_storage_axes([("embed", "x")])?;
+/// let weights = (Array::ones([16, 32]), Array::ones([32, 16]));
+/// let dims = (p!["embed", "mlp"], p!["mlp", "embed"]);
+/// let stored = tree::put_stored(&weights, &mesh, dims);
+/// assert_eq!(type_of(&stored).to_string(), "(float32[16@x,32], float32[32,16@x])");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn put_stored<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
+    let call = CallSite::here("tree::put_stored");
+    map_with_specs(tree, &specs.spec_tree(), call, &|a, spec| a.put_stored_at(mesh, spec, call))
+}
+
+/// Gathers each stored parameter of the tree for use, like [`Array::to_compute`].
+///
+/// Gathering a layer at its beginning, instead of the whole model, keeps the memory low. Arrays
+/// without a spec stay as they are.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("x", 8)])?
+///     .with_logical_axes([("batch", "x")])?
+///     .with_logical_axes([("embed", ())])?
+///     .with_storage_axes([("embed", "x")])?;
+/// let layer = vec![Array::ones([16, 16]), Array::ones([16])];
+/// let dims = vec![p!["embed", _], p![_]];
+/// let stored = tree::put_stored(&layer, &mesh, &dims);
+/// let used = tree::to_compute(&stored, &dims);
+/// assert_eq!(type_of(&used[0]), "float32[16,16]{R:x}");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn to_compute<T: Tree>(tree: &T, specs: impl Specs) -> T {
+    let call = CallSite::here("tree::to_compute");
+    map_with_specs(tree, &specs.spec_tree(), call, &|a, spec| a.to_compute_at(spec, call))
+}
+
+/// Converts each stored parameter of the tree to a compute type, and gathers it for use, like
+/// [`Array::to_compute_as`].
+///
+/// Arrays without a spec stay as they are.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("x", 8)])?.with_logical_axes([("embed", "x")])?;
+/// let (weights, dims) = ((Array::ones([16]), Array::from([1, 2])), (p!["embed"], p![_]));
+/// let stored = tree::put_stored(&weights, &mesh, dims);
+/// let used = tree::to_compute_as(&stored, BF16, dims);
+/// assert_eq!(type_of(&used).to_string(), "(bfloat16[16@x], int32[2])");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn to_compute_as<T: Tree>(tree: &T, dtype: DType, specs: impl Specs) -> T {
+    let call = CallSite::here("tree::to_compute_as");
+    map_with_specs(tree, &specs.spec_tree(), call, &|a, spec| a.to_compute_as_at(dtype, spec, call))
+}
+
+/// Moves each array of the tree to where a parameter with its dimensions is stored, like
+/// [`Array::to_storage`].
+///
+/// Arrays without a spec stay as they are.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("x", 8)])?
+///     .with_logical_axes([("embed", ())])?
+///     .with_storage_axes([("embed", "x")])?;
+/// let gradients = vec![Array::ones([16]).put(&mesh, p!["embed"])];
+/// let stored = tree::to_storage(&gradients, p!["embed"]);
+/// assert_eq!(type_of(&stored[0]), "float32[16@x]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn to_storage<T: Tree>(tree: &T, specs: impl Specs) -> T {
+    let call = CallSite::here("tree::to_storage");
+    map_with_specs(tree, &specs.spec_tree(), call, &|a, spec| a.to_storage_at(spec, call))
+}
+
+/// Applies `f` to each array of the tree that has a spec, and its spec.
+///
+/// If the specs do not fit the tree, every array of the result carries the error.
+fn map_with_specs<T: Tree>(
+    tree: &T,
+    specs: &SpecTree,
+    call: CallSite<'_>,
+    f: &dyn Fn(&Array, Spec) -> Array,
+) -> T {
+    match resolve(specs, tree, "the specs") {
         Ok(specs) => {
             let mut specs = specs.into_iter();
-            map(tree, |a| match specs.next().flatten() {
-                Some(spec) => a.put_at(mesh, spec, call),
-                None => a.clone(),
+            let f = |a: &Array| specs.next().flatten().map_or_else(|| a.clone(), |spec| f(a, spec));
+            in_call(call.location, || {
+                let mut f = f;
+                tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a))
             })
         }
         Err(e) => {
             let wrong = poison(call.locate(e));
-            map(tree, |_| wrong.clone())
+            tree.rebuild(&mut Path::unnamed(), &mut |_, _| wrong.clone())
         }
     }
 }

@@ -59,7 +59,7 @@ pub enum AxisType {
     Manual,
 }
 
-/// A list of axes, major first: `"X"`, `X`, `("X", "Y")`, `["X", "Y"]`.
+/// A list of axes, major first: `"X"`, `X`, `("X", "Y")`, `["X", "Y"]`, or `()` for none.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Axes(SmallVec<[Axis; 2]>);
 
@@ -142,6 +142,7 @@ impl FromIterator<Axis> for Axes {
     }
 }
 conversions! { Axes:
+    [] () => |()| Axes::none();
     [] &str => |a| Axes::from_iter([a.into()]);
     [] Axis => |a| Axes::from_iter([a]);
     [A: Into<Axis>, const N: usize] [A; N] => |a| a.into_iter().map(Into::into).collect();

@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::{LazyLock, RwLock};
 
 /// A partition spec: `p!["X", _, ("Y", "Z")]`.
-/// Specs are interned, so that a spec is `Copy` and is compared by address.
+///
+/// Names are axes of a mesh, or its [logical axes](crate::Mesh::with_logical_axes). Specs are
+/// interned, so that a spec is `Copy` and is compared by address.
 #[doc(alias("PartitionSpec"))]
 #[derive(Clone, Copy)]
 pub struct Spec(&'static SpecData);

@@ -1,10 +1,12 @@
 //! Meshes of devices with named axes.
 
 mod device;
+mod logical;
 
 pub use crate::core::axes::{Axes, Axis, AxisType};
 pub use device::{DeviceId, devices};
 pub(crate) use device::{MAX_DEVICES, first_devices};
+pub(crate) use logical::AxisRules;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::core::{axes::Spec, util::small_sort};
@@ -32,7 +34,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Mesh(Arc<MeshData>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 struct MeshData {
     /// The names of the axes, major first.
     names: Vec<Axis>,
@@ -42,6 +44,8 @@ struct MeshData {
     types: Vec<AxisType>,
     /// The devices in mesh order; `None` for an abstract mesh.
     devices: Option<Vec<DeviceId>>,
+    /// The logical axes; `None` for a mesh without.
+    logical: Option<Box<logical::LogicalAxes>>,
 }
 
 /// The devices of a mesh under construction.
@@ -105,16 +109,7 @@ impl Mesh {
     fn try_build(axes: Vec<(Axis, usize, AxisType)>, on: DeviceChoice<'_>) -> Result<Mesh, Fault> {
         let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
         for (i, (axis, size, _)) in axes.iter().enumerate() {
-            // a printed type must parse back
-            if axis.name().is_empty() || axis.name().contains(|c: char| !Axis::is_valid_char(c)) {
-                let help = "a name is not empty, and has no blanks, quotes and brackets, and none of `@`, \
-                            `,`, `:` and `\\`";
-                return Err(fault(format!("{:?} is not a name for an axis", axis.name())).help(help));
-            }
-            if axis.name() == Spec::OPEN {
-                let message = "\"?\" is not a name for an axis: in a constraint it leaves a dimension open";
-                return Err(fault(message.into()).help("give it another name"));
-            }
+            check_name(*axis, "an axis")?;
             if *size == 0 {
                 return Err(fault(format!("axis {axis} has size 0"))
                     .help("an axis has at least one device: leave it out, or give it size 1"));
@@ -160,6 +155,7 @@ impl Mesh {
             sizes: axes.iter().map(|a| a.1).collect(),
             types: axes.iter().map(|a| a.2).collect(),
             devices,
+            logical: None,
         })))
     }
     /// Returns this mesh with `axes` changed to type `to`.
@@ -169,8 +165,7 @@ impl Mesh {
         for axis in axes.into().iter() {
             types[self.position(axis)?] = to;
         }
-        let (names, sizes, devices) = (self.0.names.clone(), self.0.sizes.clone(), self.0.devices.clone());
-        Ok(Mesh(Arc::new(MeshData { names, sizes, types, devices })))
+        Ok(Mesh(Arc::new(MeshData { types, ..(*self.0).clone() })))
     }
     /// Returns this mesh with these axes changed to auto.
     pub fn with_auto(&self, axes: impl Into<Axes>) -> Result<Mesh> {
@@ -218,7 +213,11 @@ impl Mesh {
             Some(near) => format!("{help}: write {near}"),
             None => help,
         };
-        fault!(Mesh, "{axis} is not an axis of the mesh {self}").help(help)
+        let fault = fault!(Mesh, "{axis} is not an axis of the mesh {self}").help(help);
+        match self.describe_logical(axis) {
+            Some(help) => fault.help(help),
+            None => fault,
+        }
     }
     /// Returns the size of an axis.
     /// If the mesh has no such axis, the error lists the axes of the mesh.
@@ -324,7 +323,28 @@ impl fmt::Display for Mesh {
                 AxisType::Manual => write!(f, "{comma}{a}: {n} manual")?,
             }
         }
+        if let Some(logical) = &self.0.logical {
+            (logical.write)(logical, f)?;
+        }
         write!(f, ")")
     }
 }
 debug_as_display! { [] Mesh }
+
+/// Returns an error if a name cannot be printed in a type or spec and be parsed back.
+/// `what` says what it names: an axis.
+fn check_name(name: Axis, what: &str) -> Result<(), Fault> {
+    if name.name().is_empty() || name.name().contains(|c: char| !Axis::is_valid_char(c)) {
+        let help = "a name is not empty, and has no blanks, quotes and brackets, and none of `@`, \
+                    `,`, `:` and `\\`";
+        return Err(fault!(Mesh, "{:?} is not a name for {what}", name.name()).help(help));
+    }
+    if name.name() == Spec::OPEN {
+        return Err(fault!(
+            Mesh,
+            "\"?\" is not a name for {what}: in a constraint it leaves a dimension open"
+        )
+        .help("give it another name"));
+    }
+    Ok(())
+}

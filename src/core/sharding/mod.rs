@@ -11,7 +11,7 @@ pub use sub_axes::{SubAxes, SubAxis};
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
 use crate::core::dtype::{DType, Shape};
-use crate::core::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::core::mesh::{Axes, Axis, AxisRules, AxisType, Mesh};
 use std::fmt;
 use std::panic::Location;
 
@@ -49,9 +49,9 @@ impl Sharding {
     /// Creates a sharding like [`Sharding::new`].
     /// Returns a fault, which has no source location yet.
     pub(crate) fn try_new(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Sharding, Fault> {
-        let spec = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit, AxisType::Auto])?;
-        check_divides(mesh, spec, shape)?;
-        Ok(Sharding { mesh: mesh.clone(), spec })
+        let resolved = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit, AxisType::Auto])?;
+        check_divides(mesh, resolved, shape).map_err(|fault| mesh.name_fault(fault, spec))?;
+        Ok(Sharding { mesh: mesh.clone(), spec: resolved })
     }
     /// Returns the spec restricted to explicit axes, as types show it.
     pub fn explicit(&self) -> Spec {
@@ -126,9 +126,12 @@ impl Spec {
 
 /// Checks a spec against a mesh and a rank, and returns it in normal form.
 ///
-/// Axes must be in the mesh, of the given types, and used once; there may be at most `rank`
-/// entries. The result has an entry for each dimension and its sets in mesh order.
+/// Logical axes are replaced. Axes must be in the mesh, of the given types, and used once; there
+/// may be at most `rank` entries. The result has an entry for each dimension and its sets in mesh
+/// order.
 pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, types: &[AxisType]) -> Result<Spec, Fault> {
+    let given = spec;
+    let spec = mesh.try_resolve(given, AxisRules::Compute)?;
     let mut seen: Vec<Axis> = Vec::new();
     for axis in spec.all_axes() {
         if axis.name() == Spec::OPEN {
@@ -158,7 +161,8 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, types: &[AxisType]) -> R
         }
         seen.push(axis);
     }
-    Ok(check_rank(spec, rank)?.in_order(mesh))
+    check_rank(given, rank)?;
+    Ok(spec.padded(rank).in_order(mesh))
 }
 
 /// Rephrases a fault in a spec as a fault in the sharding requested for a result of this rank.

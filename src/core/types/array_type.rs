@@ -2,7 +2,7 @@
 
 use crate::core::diagnostic::{ErrorKind, Fault};
 use crate::core::dtype::{DType, Shape};
-use crate::core::mesh::{Axes, Mesh};
+use crate::core::mesh::{Axes, AxisRules, Mesh};
 use crate::core::sharding::Spec;
 use std::fmt;
 
@@ -47,8 +47,34 @@ impl DType {
 
 impl ArrayType {
     /// Returns this type on a mesh: `F32.array_type([8, 2]).on(&mesh, p!["X", _])`.
-    /// The spec is checked later, when an array of this type is created.
+    ///
+    /// The spec may use the mesh's logical axes. It is checked later, when an array of this type is
+    /// created.
     pub fn on(self, mesh: &Mesh, spec: Spec) -> ArrayType {
+        self.on_with(mesh, spec, AxisRules::Compute)
+    }
+    /// Returns this type in the storage of a mesh, like [`Array::put_stored`].
+    ///
+    /// The spec is checked later, when an array of this type is created.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("x", 8)])?
+    ///     .with_logical_axes([("embed", ())])?
+    ///     .with_storage_axes([("embed", "x")])?;
+    /// let of = || F32.array_type([16, 4]);
+    /// assert_eq!(of().on(&mesh, p!["embed", _]).to_string(), "float32[16,4]");
+    /// assert_eq!(of().stored_on(&mesh, p!["embed", _]).to_string(), "float32[16@x,4]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// [`Array::put_stored`]: crate::Array::put_stored
+    pub fn stored_on(self, mesh: &Mesh, spec: Spec) -> ArrayType {
+        self.on_with(mesh, spec, AxisRules::Storage)
+    }
+    fn on_with(self, mesh: &Mesh, spec: Spec, rules: AxisRules) -> ArrayType {
+        // what cannot be resolved is an error of the check
+        let spec = mesh.try_resolve(spec, rules).unwrap_or(spec);
         ArrayType { mesh: Some(mesh.clone()), spec: spec.padded(self.rank()), ..self }
     }
     /// Returns the number of dimensions.

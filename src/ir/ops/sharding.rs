@@ -8,8 +8,8 @@ use super::structural::StructuralOp;
 use crate::core::sharding::{check_divides, check_spec, check_unreduced_dtype};
 use crate::core::{ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Result, Shape, Spec};
 use crate::ir::program::{
-    Builder, Dim, Factors, LoopNest, Priority, ShardingConstraint, TypedOperand, Value, VmapArgs,
-    shifted_dims, typing::cotangent_type,
+    Builder, CallSite, Dim, Factors, LoopNest, Prim, Priority, ShardingConstraint, TypedOperand, Value,
+    VmapArgs, shifted_dims, typing::cotangent_type,
 };
 use std::sync::Arc;
 
@@ -221,6 +221,35 @@ impl StructuralOp for Copy {
 }
 
 impl Builder {
+    /// Applies a primitive on behalf of the user's call, like [`Builder::emit_for`].
+    ///
+    /// A requested sharding in logical axes is requested over explicit axes, and constrains the
+    /// first result over auto axes.
+    pub(crate) fn apply_for(
+        &mut self,
+        prim: &Prim,
+        inputs: &[Value],
+        call: CallSite<'_>,
+    ) -> Result<Vec<Value>> {
+        let mesh = inputs.iter().find_map(|v| v.ty.mesh.as_ref());
+        let (Some(spec), Some(mesh)) = (prim.out_sharding(), mesh) else {
+            return self.emit_for(prim.clone(), inputs, call);
+        };
+        if !mesh.uses_logical(spec) {
+            return self.emit_for(prim.clone(), inputs, call);
+        }
+        let types = || inputs.iter().map(|v| v.ty.to_string()).collect();
+        let parts = mesh.split_by_type(spec).map_err(|fault| call.error(fault, types))?;
+        let resolved = prim.with_out_sharding(parts.explicit).unwrap_or_else(|| prim.clone());
+        let mut results = self.emit_for(resolved, inputs, call)?;
+        if let Some(auto) = parts.auto {
+            let constraint = Constrain::new(mesh.clone(), auto);
+            let call = CallSite::new(call.op, call.location);
+            let constrained = self.emit_for(Arc::new(constraint), &results[..1], call)?;
+            results.splice(..1, constrained);
+        }
+        Ok(results)
+    }
     /// Emits a reshard of `x` to `spec` on `mesh`.
     pub fn reshard(&mut self, x: &Value, mesh: &Mesh, spec: Spec) -> Result<Value> {
         self.emit1(Arc::new(Reshard::new(mesh.clone(), spec)), std::slice::from_ref(x))

@@ -272,6 +272,10 @@ fn explicit<T: Tree, O: Tree>(
         for (a, spec) in collect(&args).iter().zip(asked) {
             let ty = a.ty()?;
             let spec = spec.unwrap_or(ty.spec);
+            let spec = match r.inside.uses_logical(spec) {
+                true => r.inside.split_by_type(spec).map_err(|f| r.type_error(f, &ty))?.explicit,
+                false => spec,
+            };
             // the spec may name explicit axes only: over axes that stay auto it would only be a
             // hint
             check_spec(&r.inside, spec, ty.rank(), &[AxisType::Explicit])
