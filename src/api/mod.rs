@@ -14,6 +14,7 @@ macro_rules! prefixes {
 
 pub mod array;
 pub mod display;
+pub mod optim;
 pub mod random;
 pub mod shard_map;
 pub mod spmd;
