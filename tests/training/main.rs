@@ -1,0 +1,5 @@
+//! Training: optimizers, schedules and fits.
+
+mod fits;
+mod optim;
+mod trees;
