@@ -80,8 +80,8 @@ pub trait Tree: Sized + Send + Sync + 'static {
 /// A tree of parameters: one that can be cloned, and passed to and returned from loops.
 ///
 /// Every tree that is `Clone` implements it, except trees with typed fields under other types. As
-/// the one bound of a type parameter, it lets generic code pass the tree to [`scan`](crate::scan()),
-/// [`grad`](crate::grad()) and [`while_loop`](crate::while_loop()).
+/// the one bound of a type parameter, it lets generic code pass the tree to
+/// [`scan`](crate::scan()), [`grad`](crate::grad()) and [`while_loop`](crate::while_loop()).
 ///
 /// ```
 /// use atmesh::prelude::*;
