@@ -163,6 +163,7 @@
 //! | `api/spmd` | Native manual mode: the user's own Rust code, run on a thread for each device, with collectives |
 //! | `api/shard_map` | Traced manual mode: per-device code on blocks of arrays, as an equation of a program |
 //! | `api/nn` | Layers, losses, initializers and mixed precision, as functions on arrays |
+//! | `api/optim` | Optimizers, schedules and fits: functions of trees of parameters |
 //! | `api/transform` | Function transformations: `jit` and its stages, derivatives, `vmap`, control flow, custom operations, explanations of data movement, and StableHLO export |
 //! | `api/tree` | Trees of arrays: the arguments and results of functions, and files of them |
 //! | `api/random` | Random keys, and the samplers that draw arrays from them |
@@ -291,7 +292,7 @@ pub use self::core::{diagnostic, mesh, sharding, types};
 #[doc(inline)]
 pub use api::typed;
 #[doc(inline)]
-pub use api::{array, display, nn, random, shard_map, spmd, tree};
+pub use api::{array, display, nn, optim, random, shard_map, spmd, tree};
 #[doc(hidden)]
 pub use api::{trace, transform};
 #[doc(inline)]
@@ -421,6 +422,10 @@ mod lines_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/layouts.md")]
 mod layouts_page {}
+/// Tests the programs on the book's page on optimizers.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/optimizers.md")]
+mod optimizers_page {}
 
 /// Compiles the program on the book's page on devices.
 #[cfg(doctest)]

@@ -78,6 +78,14 @@ fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tok
                     inner(of).map(|f| quote!(#value.into_iter().map(#f).collect()))
                 }
                 ("Option", Some(GenericArgument::Type(of))) => inner(of).map(|f| quote!(#value.map(#f))),
+                ("BTreeMap", _) => {
+                    let GenericArgument::Type(of) = args.args.get(1)? else { return None };
+                    let (key, x) =
+                        (Ident::new("key", Span::mixed_site()), Ident::new("x", Span::mixed_site()));
+                    let each = |f: Tokens| quote!(|(#key, #x)| (#key, (#f)(#x)));
+                    let each = inner(of).map(each)?;
+                    Some(quote!(#value.into_iter().map(#each).collect()))
+                }
                 ("Box" | "PhantomData" | "Static", _) => None,
                 // the type is another struct of trees
                 _ => Some(quote!(__atmesh::Args::into_tree(#value))),

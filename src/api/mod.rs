@@ -15,6 +15,7 @@ macro_rules! prefixes {
 pub mod array;
 pub mod display;
 pub mod nn;
+pub mod optim;
 pub mod random;
 pub mod shard_map;
 pub mod spmd;

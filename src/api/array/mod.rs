@@ -128,7 +128,7 @@ pub use index_expr::{DimIndex, Ellipsis, Index, NewAxis};
 pub use index_macro::{RangeBound, RangeStart};
 pub use linalg::TriangularOptions;
 pub use operand::{Operand, Term};
-pub(crate) use operand::{fits_dtype, reject};
+pub(crate) use operand::{convert_weak, default_dtype, fits_dtype, reject};
 pub use operators::LeftOperand;
 pub use pad_mode::PadMode;
 pub use pooling::WindowOptions;

@@ -18,6 +18,7 @@ mod checkpoints;
 mod files;
 mod func;
 mod keys;
+mod math;
 mod named_sizes;
 mod path;
 mod retype;
@@ -32,6 +33,8 @@ mod types;
 pub use checkpoints::{Checkpoints, Restored};
 pub use files::{load_npy, save_npy, try_map_named};
 pub use func::Func;
+pub use math::{cast, norm, select, vdot, zeros_like};
+pub(crate) use math::{vdot_of, widened};
 #[cfg_attr(not(feature = "typed"), allow(unused_imports))]
 pub(crate) use named_sizes::NamedDim;
 pub(crate) use named_sizes::NamedSizes;
@@ -47,7 +50,8 @@ pub use specs::{Inferred, SpecTree, Specs};
 pub use summary::{Summary, SummaryRow, summary};
 pub(crate) use tools::{collect, mismatch};
 pub use tools::{
-    fold, leaves, map, map_named, map2, put, put_stored, snapshot, to_compute, to_compute_as, to_storage,
+    fold, leaves, map, map_all, map_named, map2, paths, put, put_stored, snapshot, to_compute, to_compute_as,
+    to_storage,
 };
 pub use types::{TypeOf, type_of};
 
@@ -84,6 +88,28 @@ pub trait Tree: Sized + Send + Sync + 'static {
     /// `Vec` or a map is empty, an `Option` is `None`, a plain value is its type's default.
     fn filled_with(error: &Error) -> Self;
 }
+
+/// A tree of parameters: one that can be cloned, and passed to and returned from loops.
+///
+/// Every tree that is `Clone` implements it, except trees with typed fields under other types. As
+/// the one bound of a type parameter, it lets generic code pass the tree to
+/// [`scan`](crate::scan()), [`grad`](crate::grad()) and [`while_loop`](crate::while_loop()).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::tree::Params;
+/// fn descend<P: Params>(params: &P, steps: usize, loss: impl Fn(P) -> Array) -> P {
+///     fori_loop(0..steps, params, |_, p: P| {
+///         let g = grad(&p, |p| loss(p));
+///         tree::map2(&p, &g, |p, g| p - 0.25 * g)
+///     })
+/// }
+/// let (x, y) = descend(&(Array::from(4.0f32), Array::from(2.0f32)), 1, |(x, y)| &x * &x + y);
+/// assert_eq!((x.item::<f32>()?, y.item::<f32>()?), (2.0, 1.75));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub trait Params: Tree + Clone + Args<Owned = Self> {}
+impl<T: Tree + Clone + Args<Owned = T>> Params for T {}
 
 /// An argument for a function that takes the tree `Owned`.
 ///

@@ -1,9 +1,9 @@
 //! Functions on whole trees: `map`, `fold`, `leaves`, `put`, and the storage of parameters.
 
-use super::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
-use crate::api::array::Array;
-use crate::api::trace::{in_call, poison};
-use crate::core::{DType, Error, Mesh, Spec};
+use super::{NamedSizes, Path, SpecTree, Specs, Tree, resolve};
+use crate::api::array::{Array, Operand, Term, convert_weak, default_dtype};
+use crate::api::trace::{OpenTrace, in_call, poison, tracing};
+use crate::core::{DType, Error, Mesh, Scalar, SourceLocation, Spec};
 use crate::ir::program::CallSite;
 use std::panic::Location;
 
@@ -223,16 +223,111 @@ pub fn snapshot<T: Tree>(tree: &T) -> T {
     tree.rebuild(&mut Path::unnamed(), &mut |_, a| a.snapshot_at(location))
 }
 
-/// Folds all arrays of the tree into one, in order, such as a sum of squares.
+/// Applies `f` to the corresponding arrays of `N` trees, and returns `M` trees.
+///
+/// An update of a moving average takes the average and the value, Adam takes three trees and
+/// returns three. If the structures differ, every array of the results carries the error, which
+/// names the path.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, y) = (vec![Array::from(5)], vec![Array::from(3)]);
+/// let [sum, difference] = tree::map_all([&x, &y], |[x, y]| [x + y, x - y]);
+/// assert_eq!((sum[0].item::<i32>()?, difference[0].item::<i32>()?), (8, 2));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
-pub fn fold<T: Tree, A: CallArgs<Array>>(
-    tree: &T,
-    init: A,
-    mut f: impl FnMut(Array, &Array) -> Array,
-) -> Array {
-    let mut total = Some(init.into_tree());
-    in_call(Location::caller(), || {
-        tree.visit(&mut Path::unnamed(), &mut |_, a| total = Some(f(total.take().expect("put back"), a)));
+#[doc(alias("tree_map", "tree_multimap", "tree_transpose"))]
+pub fn map_all<T: Tree, const N: usize, const M: usize>(
+    trees: [&T; N],
+    mut f: impl FnMut([&Array; N]) -> [Array; M],
+) -> [T; M] {
+    const { assert!(N > 0, "`tree::map_all` needs a tree, whose structure the results have") };
+    let call = CallSite::here("tree::map_all");
+    let other = trees.iter().find_map(|t| trees[0].differs(t, &mut Path::named()));
+    let all = trees.map(collect);
+    let wrong = other.map(|how| poison(mismatch("the trees", &how, call)));
+    let results: Vec<[Array; M]> = in_call(call.location, || {
+        let one = |i| match &wrong {
+            Some(wrong) => std::array::from_fn(|_| wrong.clone()),
+            None => f(std::array::from_fn(|t| &all[t][i])),
+        };
+        (0..all[0].len()).map(one).collect()
     });
-    total.expect("put back")
+    std::array::from_fn(|m| {
+        let mut next = results.iter();
+        let leaf = |_: &Path, a: &Array| next.next().map_or_else(|| a.clone(), |r| r[m].clone());
+        trees[0].rebuild(&mut Path::unnamed(), &mut { leaf })
+    })
+}
+
+/// Returns the path of each array of the tree, in order: `layers.0.w`.
+///
+/// The path of a tree that is one array is empty.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// #[derive(Clone, Tree)]
+/// struct Layer {
+///     w: Array,
+///     b: Array,
+/// }
+/// let layers = vec![Layer { w: Array::ones([2, 2]), b: Array::zeros([2]) }];
+/// assert_eq!(tree::paths(&layers), ["0.w", "0.b"]);
+/// ```
+#[doc(alias("tree_flatten_with_path", "keystr"))]
+pub fn paths<T: Tree>(tree: &T) -> Vec<String> {
+    let mut all = Vec::new();
+    tree.visit(&mut Path::named(), &mut |path, _| all.push(path.to_string()));
+    all
+}
+
+/// Folds all arrays of the tree into one, in order, such as a sum of squares.
+///
+/// An initial number has no element type until it meets an array: if `f` cannot combine it as
+/// float32, int32 or bool with the first array, it has the element type of that array. So a sum
+/// that starts at `0.0` is one of float64 if the tree is. For a tree without arrays the result is
+/// the number as float32, int32 or bool.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let t = (Array::from([1.5f64, 2.5]), Array::from(3.0f64));
+/// let sum = tree::fold(&t, 0.0, |sum, x| sum + x.sum(..));
+/// assert_eq!(sum.item::<f64>()?, 7.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn fold<T: Tree>(tree: &T, init: impl Operand, mut f: impl FnMut(Array, &Array) -> Array) -> Array {
+    let location = Location::caller();
+    let all = collect(tree);
+    let mut total = match (init.term(), all.first()) {
+        (Term::Array(a), _) => a,
+        (Term::Number(x), first) => start_of_fold(x, first, &mut f, location),
+    };
+    in_call(location, || all.iter().for_each(|a| total = f(total.clone(), a)));
+    total
+}
+
+/// Converts the initial number of a fold to an array that `f` can combine with the first array.
+fn start_of_fold(
+    x: Scalar,
+    first: Option<&Array>,
+    f: &mut dyn FnMut(Array, &Array) -> Array,
+    location: SourceLocation,
+) -> Array {
+    let usual = Array::full(default_dtype(x).array_type([]), x);
+    let Some((first, ty)) = first.and_then(|a| Some((a, a.type_ref().ok()?))) else { return usual };
+    if ty.dtype == default_dtype(x) || convert_weak(x, ty.dtype).is_err() {
+        return usual;
+    }
+    // in a trace, the error of a trial must not become one of the user's program
+    let works = if tracing() {
+        OpenTrace::new(Some(location)).is_ok_and(|open| {
+            let out = in_call(location, || f(usual.clone(), first));
+            open.finish(&[out]).is_ok()
+        })
+    } else {
+        in_call(location, || f(usual.clone(), first)).type_ref().is_ok()
+    };
+    if works { usual } else { Array::full(ty.dtype.array_type([]), x) }
 }

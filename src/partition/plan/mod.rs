@@ -59,7 +59,7 @@ use crate::ir::program::{Phase, ScopePath};
 pub use crate::partition::machine::{Link, Machine};
 use crate::partition::{CollectiveKind, Collectives, SpmdProgram};
 use schedule::Timing;
-use walk::{LoopRemainder, Schedule};
+use walk::{LoopRemainder, TaskSchedule};
 
 /// The predicted time of one call of a program, made by [`Lowered::plan`](crate::Lowered::plan).
 ///
@@ -184,7 +184,7 @@ impl Plan {
         machine.check()?;
         let line = Timing::new(machine, p, all)?.schedule(p)?;
         let (machine, peak_bytes) = (machine.clone(), all.peak_bytes());
-        let Schedule { entries: items, loop_remainders: repeats, seconds } = line;
+        let TaskSchedule { entries: items, loop_remainders: repeats, seconds } = line;
         Ok(Plan {
             machine,
             devices: p.devices,

@@ -2,7 +2,7 @@
 
 use super::kernel_work::{self, KernelWork};
 use super::materialized::{MaterializedValues, materialized_values};
-use super::walk::{self, Runs, Schedule, Task, Work};
+use super::walk::{self, Runs, Task, TaskSchedule, Work};
 use super::{Bound, EntryKind, PlanEntry};
 use crate::core::{Mesh, Result};
 use crate::partition::machine::{LinkPrice, Machine, MeshLinks};
@@ -29,12 +29,12 @@ impl<'a> Timing<'a> {
     }
 
     /// Returns the schedule of a program that runs once.
-    pub(super) fn schedule(&self, p: &SpmdProgram) -> Result<Schedule> {
+    pub(super) fn schedule(&self, p: &SpmdProgram) -> Result<TaskSchedule> {
         self.runs(p, &[], &Runs { number: 1, carry: 0..0, times: 1 })
     }
 
     /// Returns the schedule of all runs of a program.
-    fn runs(&self, p: &SpmdProgram, path: &[(usize, usize)], runs: &Runs) -> Result<Schedule> {
+    fn runs(&self, p: &SpmdProgram, path: &[(usize, usize)], runs: &Runs) -> Result<TaskSchedule> {
         let times = runs.times.saturating_mul(runs.number);
         let tasks = Tasks { timing: self, p, path, times }.list()?;
         Ok(walk::schedule(p, &tasks, self.machine, runs))
@@ -153,7 +153,7 @@ impl Tasks<'_> {
             }
             Step::Branch { branches, .. } => {
                 // the branch that takes longest
-                let mut longest = Schedule::default();
+                let mut longest = TaskSchedule::default();
                 for (n, branch) in branches.iter().enumerate() {
                     let took = nested(n, branch, 1, 0..0)?;
                     longest = if took.seconds > longest.seconds { took } else { longest };

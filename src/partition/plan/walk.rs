@@ -19,7 +19,7 @@ const SCHEDULED_STEPS: u64 = 4;
 
 /// The schedule of a program; a loop contributes the entries of its first iteration.
 #[derive(Clone, Default)]
-pub(super) struct Schedule {
+pub(super) struct TaskSchedule {
     /// The kernels and collectives.
     pub(super) entries: Vec<PlanEntry>,
     /// The remaining iterations of loops.
@@ -49,7 +49,7 @@ pub(super) enum Work {
     /// The track of messages, for these seconds.
     Message(f64),
     /// Nested programs, one after another. Without messages they occupy the track of kernels only.
-    Nested { parts: Vec<Schedule>, seconds: f64, has_messages: bool },
+    Nested { parts: Vec<TaskSchedule>, seconds: f64, has_messages: bool },
 }
 
 /// A step that takes time, or passes values on.
@@ -136,7 +136,7 @@ pub(super) struct Runs {
 }
 
 /// Returns the schedule of all runs of a program with these tasks.
-pub(super) fn schedule(p: &SpmdProgram, tasks: &[Task], machine: &Machine, runs: &Runs) -> Schedule {
+pub(super) fn schedule(p: &SpmdProgram, tasks: &[Task], machine: &Machine, runs: &Runs) -> TaskSchedule {
     let pipelined = machine.overlaps && machine.prefetches;
     let scheduled = if pipelined { runs.number.min(SCHEDULED_STEPS) as usize } else { 1 };
     let stages = match scheduled > 1 {
@@ -220,7 +220,7 @@ impl Walk<'_> {
         self.periods.iter().map(|run| run.iter().enumerate().map(one).collect()).collect()
     }
     /// Returns the schedule of this number of runs.
-    fn schedule(self, number: u64) -> Schedule {
+    fn schedule(self, number: u64) -> TaskSchedule {
         let overlapped = self.overlapped();
         let scheduled = self.periods.len();
         let further = (number - scheduled as u64) as f64;
@@ -229,7 +229,7 @@ impl Walk<'_> {
         let exposed = self.tasks.iter().zip(typical).map(|(t, hidden)| t.work.seconds() - hidden);
         let end = self.tracks.end();
         let one = if scheduled == 1 { end } else { exposed.sum() };
-        let mut schedule = Schedule { seconds: end + one * further, ..Schedule::default() };
+        let mut schedule = TaskSchedule { seconds: end + one * further, ..TaskSchedule::default() };
         let mut first_end = 0.0f64;
         for (k, task) in self.tasks.iter().enumerate() {
             let (start, end) = match self.periods[0][k][..] {
@@ -267,16 +267,16 @@ impl Work {
         matches!(self, Work::Kernel(_) | Work::Nested { has_messages: false, .. })
     }
     /// Returns the work of programs that run one after another.
-    pub(super) fn nested(parts: Vec<Schedule>) -> Work {
+    pub(super) fn nested(parts: Vec<TaskSchedule>) -> Work {
         let seconds = parts.iter().map(|s| s.seconds).sum();
         let has_messages = parts.iter().flat_map(|s| &s.entries).any(|e| e.kind != EntryKind::Kernel);
         Work::Nested { parts, seconds, has_messages }
     }
 }
 
-impl Schedule {
+impl TaskSchedule {
     /// Appends the entries of programs that run one after another from a time on.
-    fn append(&mut self, parts: &[Schedule], start: f64) {
+    fn append(&mut self, parts: &[TaskSchedule], start: f64) {
         let mut at = start;
         for part in parts {
             let entries = part.entries.iter().cloned();

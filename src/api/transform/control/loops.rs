@@ -330,7 +330,7 @@ fn run_scan<T: Tree, X: Tree, Y: Tree>(
 }
 
 /// Returns the type of one slice along the first dimension.
-fn slice_type(ty: &ArrayType) -> ArrayType {
+pub(crate) fn slice_type(ty: &ArrayType) -> ArrayType {
     let dims = ty.spec.dims().iter().skip(1).cloned().collect();
     ArrayType { shape: ty.shape[1..].into(), spec: ty.spec.with_dims(dims), ..ty.clone() }
 }

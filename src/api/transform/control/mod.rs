@@ -19,6 +19,7 @@ pub use batched_map::{MapOptions, map_with};
 pub use branch::{cond, switch};
 #[cfg(feature = "typed")]
 pub(crate) use loops::scan_at;
+pub(crate) use loops::slice_type;
 pub use loops::{ScanOptions, fori_loop, map, scan, scan_with};
 pub use print::debug_print_values;
 pub use while_loops::while_loop;

@@ -1,0 +1,179 @@
+//! Roots and fixed points of functions of trees.
+
+use super::gauss_newton::{LeastSquares, Problem};
+use super::solution::{
+    CONVERGED, Leaves, NOT_FINITE, RUNNING, Solution, failed, float_leaves, max_abs, scalar_dtype, subtract,
+};
+use crate::api::array::Array;
+use crate::api::trace::in_call;
+use crate::api::transform::control::tree_of;
+use crate::api::transform::while_loop;
+use crate::api::tree::{Args, Output, Params, Path, Tree, collect, mismatch};
+use crate::core::{DType, Result};
+use crate::ir::program::CallSite;
+
+/// The options of [`root`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RootOptions {
+    /// The maximum of the absolute elements of the function at the end. Defaults to 1e-6.
+    pub tolerance: f64,
+    /// The maximum number of steps. Defaults to 100.
+    pub max_steps: u32,
+}
+impl Default for RootOptions {
+    fn default() -> RootOptions {
+        RootOptions { tolerance: 1e-6, max_steps: 100 }
+    }
+}
+impl RootOptions {
+    setters! {
+        /// Sets the maximum of the absolute elements of the function at the end.
+        pub fn tolerance(tolerance: f64) = tolerance: tolerance;
+        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        pub fn max_steps(steps: u32) = max_steps: steps;
+    }
+}
+
+/// Finds a point at which all elements of a function are zero.
+///
+/// `f` takes a tree like `x0` and the arguments, both by value, and returns a tree of any
+/// structure. The method is Levenberg-Marquardt of
+/// [`least_squares`](crate::optim::least_squares()), which is Newton's method near the root:
+/// products with the Jacobian, which is not in memory.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, RootOptions};
+/// let f = |x: Array, a: Array| x.square() - a;
+/// let found = optim::root(1.0, 2.0, RootOptions::default(), f);
+/// assert!((found.converged()?.item::<f32>()? - 2f32.sqrt()).abs() < 1e-5);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
+/// # Errors
+/// A starting point that is not of floats is an error, which all arrays of the result carry. If
+/// there is no root, [`Solution::reason`] says so.
+#[track_caller]
+#[doc(alias("newton", "fsolve", "scipy.optimize.root"))]
+pub fn root<A: Args<Owned: Params>, T: Args<Owned: Params>, R: Output>(
+    x0: A,
+    args: T,
+    options: RootOptions,
+    f: impl Fn(A::Owned, T::Owned) -> R,
+) -> Solution<A::Owned> {
+    let call = CallSite::here("optim::root");
+    let (x0, args) = (x0.into_tree(), args.into_tree());
+    let residuals = |x: Leaves| Ok(collect(&f(tree_of(&x0, x), args.clone()).into_result()?));
+    in_call(call.location, || {
+        let run = || {
+            let start = float_leaves(&x0, call)?;
+            let limits = LeastSquares::default().step_tolerance(1e-14).max_steps(options.max_steps);
+            let mut problem = Problem::new(&residuals, limits, &start);
+            problem.residual_tolerance = Some(options.tolerance);
+            let found = problem.run(start)?;
+            let value = max_abs(&found.residuals, scalar_dtype(&found.x));
+            Ok(Solution { value, ..found.solution(&x0) })
+        };
+        run().unwrap_or_else(|e| failed(&x0, e))
+    })
+}
+
+/// The options of [`fixed_point`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FixedPoint {
+    /// The maximum of the absolute change in a step at the end. Defaults to 1e-6.
+    pub tolerance: f64,
+    /// The maximum number of steps. Defaults to 1000.
+    pub max_steps: u32,
+}
+impl Default for FixedPoint {
+    fn default() -> FixedPoint {
+        FixedPoint { tolerance: 1e-6, max_steps: 1000 }
+    }
+}
+impl FixedPoint {
+    setters! {
+        /// Sets the maximum of the absolute change in a step at the end.
+        pub fn tolerance(tolerance: f64) = tolerance: tolerance;
+        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        pub fn max_steps(steps: u32) = max_steps: steps;
+    }
+}
+
+#[derive(Clone, Debug, atmesh_derive::Tree)]
+struct Iterate {
+    x: Leaves,
+    /// The maximum of the absolute change in the last step.
+    change: Array,
+    steps: Array,
+    status: Array,
+}
+
+/// Finds a point that a function maps to itself, by applying the function again and again.
+///
+/// `f` takes a tree like `x0` and the arguments, both by value, and returns a tree like `x0`. The
+/// iteration converges if `f` contracts near the point; otherwise [`root`] of `f(x) - x` may find
+/// it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, FixedPoint};
+/// let found = optim::fixed_point(1.0, (), FixedPoint::default(), |x: Array, ()| x.cos());
+/// assert!((found.converged()?.item::<f32>()? - 0.739085).abs() < 1e-5);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
+/// # Errors
+/// A starting point that is not of floats, and a result of another structure, are errors, which all
+/// arrays of the result carry.
+#[track_caller]
+#[doc(alias("FixedPointIteration", "scipy.optimize.fixed_point"))]
+pub fn fixed_point<A: Args<Owned: Params>, T: Args<Owned: Params>, R: Output<Tree = A::Owned>>(
+    x0: A,
+    args: T,
+    options: FixedPoint,
+    f: impl Fn(A::Owned, T::Owned) -> R,
+) -> Solution<A::Owned> {
+    let call = CallSite::here("optim::fixed_point");
+    let (x0, args) = (x0.into_tree(), args.into_tree());
+    let next = |x: &Leaves| -> Result<Leaves> {
+        let made = f(tree_of(&x0, x.clone()), args.clone()).into_result()?;
+        match x0.differs(&made, &mut Path::named()) {
+            Some(how) => Err(mismatch("the point and the result of the function", &how, call)),
+            None => Ok(collect(&made)),
+        }
+    };
+    in_call(call.location, || {
+        let run = || -> Result<Solution<A::Owned>> {
+            let start = float_leaves(&x0, call)?;
+            let dtype = scalar_dtype(&start);
+            let change = max_abs(&start, dtype).full_like(f64::INFINITY);
+            let count = change.zeros_like().astype(DType::I32);
+            let init = Iterate { x: start, change, steps: count.clone(), status: count };
+            let max = i64::from(options.max_steps);
+            let found = while_loop(
+                init,
+                |s| s.status.eq(RUNNING) & s.steps.lt(max),
+                |s: Iterate| {
+                    let x = next(&s.x)?;
+                    let change = max_abs(&subtract(&x, &s.x), dtype);
+                    let status =
+                        change.le(options.tolerance).select(s.status.full_like(CONVERGED), &s.status);
+                    let status = change.is_finite().select(status, NOT_FINITE);
+                    Ok(Iterate { x, change, steps: s.steps + 1, status })
+                },
+            );
+            Ok(Solution {
+                x: tree_of(&x0, found.x),
+                value: found.change.clone(),
+                error: found.change,
+                evaluations: found.steps.clone(),
+                steps: found.steps,
+                status: found.status,
+            })
+        };
+        run().unwrap_or_else(|e| failed(&x0, e))
+    })
+}
