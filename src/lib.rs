@@ -350,13 +350,14 @@ pub use api::trace::named_scope;
 #[doc(inline)]
 pub use api::transform::{
     Compiled, Explanation, ImplicitReshard, Jit, Lowered, MapOptions, ScanOptions, Suggestion, Traced,
-    associative_scan, associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map, map_with,
-    scan, scan_with, switch, while_loop,
+    WhileOptions, associative_scan, associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map,
+    map_with, scan, scan_with, switch, while_loop, while_loop_with,
 };
 #[doc(inline)]
 pub use api::transform::{
-    CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_op, explicit_axes,
-    explicit_axes_over, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp,
+    CustomOp, Pullback, Pushforward, auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_jvp,
+    custom_op, custom_vjp, custom_vjp_with, explicit_axes, explicit_axes_over, grad, hessian, hvp, jacfwd,
+    jacobian, jacrev, jvp, linearize, value_and_grad, vjp,
 };
 #[doc(inline)]
 pub use api::transform::{MapDims, VmapOptions, vmap, vmap_with};
@@ -393,8 +394,9 @@ pub mod prelude {
     pub use crate::api::shard_map::shard_map;
     pub use crate::api::spmd::{Device, spmd};
     pub use crate::api::transform::{
-        auto_axes, auto_axes_over, checkpoint, checkpoint_with, explicit_axes, explicit_axes_over, grad,
-        hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap, vmap_with,
+        auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_jvp, custom_vjp, explicit_axes,
+        explicit_axes_over, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, value_and_grad,
+        vjp, vmap, vmap_with,
     };
 }
 

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// the reason. The others have no cycle, and each of these closes one.
 const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("api::display::picture", "svg table", "`Picture` has a method for each form that it is drawn in"),
-    ("ir::grad::jvp", "call cond loops shard_map", NESTED_PROGRAMS),
+    ("ir::grad::jvp", "call cond custom loops shard_map", NESTED_PROGRAMS),
     ("ir::grad::transpose", "backward_loop call cond loops shard_map", NESTED_PROGRAMS),
     ("ir::ops::collective::reduce", "cast", TRANSPOSES),
     ("ir::ops::indexing::gather", "scatter", TRANSPOSES),

@@ -1,5 +1,6 @@
 use atmesh::ShardMap;
 use atmesh::prelude::*;
+use atmesh::{WhileOptions, while_loop_with};
 
 fn main() -> Result<()> {
     println!("== grad");
@@ -12,6 +13,10 @@ fn main() -> Result<()> {
     parallel()?;
     println!("== pull");
     pull()?;
+    println!("== rules");
+    rules()?;
+    println!("== bounded");
+    bounded()?;
     println!("== checkpoint");
     checkpointed()?;
     println!("== exercise1");
@@ -114,6 +119,43 @@ fn pull() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: pull
+
+// ANCHOR: rules
+/// The identity, whose gradient is at most 1 in each element.
+fn clip_gradient(x: &Array) -> Array {
+    custom_vjp(x, |x| (x, ()), |(), ct| ct.clamp(-1.0, 1.0))
+}
+
+fn rules() -> Result<()> {
+    let x = Array::from([3.0f32, 0.25, -2.0]);
+    println!("without a rule: {}", grad(&x, |x| x.square().sum(..)));
+    println!("with a rule: {}", grad(&x, |x| clip_gradient(&x).square().sum(..)));
+    // sqrt, whose slope at 0 is 0 instead of infinite
+    let sqrt = |x: &Array| {
+        custom_jvp(
+            x,
+            |x| x.sqrt(),
+            |x, dx| {
+                let y = x.sqrt();
+                let slope = y.gt(0.0).select(0.5 / &y, 0.0);
+                (y, dx * slope)
+            },
+        )
+    };
+    println!("sqrt: {}", grad(Array::from([0.0f32, 4.0]), |x| sqrt(&x).sum(..)));
+    Ok(())
+}
+// ANCHOR_END: rules
+
+// ANCHOR: bounded
+fn bounded() -> Result<()> {
+    let options = WhileOptions::default().max_steps(100);
+    // doubles until the number is at least 100: seven times
+    let double = |x: &Array| while_loop_with(x, |x| x.lt(100.0), |x| x * 2.0, options);
+    println!("the gradient: {}", grad(Array::from(1.0f32), |x| double(&x)));
+    Ok(())
+}
+// ANCHOR_END: bounded
 
 // ANCHOR: checkpoint
 fn checkpointed() -> Result<()> {

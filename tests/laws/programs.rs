@@ -4,7 +4,7 @@
 use crate::Rng;
 use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
-use atmesh::{Axes, ErrorKind, ScanOptions, scan_with};
+use atmesh::{Axes, ErrorKind, ScanOptions, WhileOptions, scan_with, while_loop_with};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -21,7 +21,7 @@ macro_rules! kinds {
 kinds! {
     Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
     Broadcast Select Softmax Tril At Take TakeAlong Put PutExtreme Segments Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
-    EmptyBranches Print Stencil Fourier
+    EmptyBranches Print Stencil Fourier CustomVjp CustomJvp BoundedWhile
 }
 
 impl Do {
@@ -410,6 +410,14 @@ impl Line {
                 let n = Array::from((k % 5) as i32);
                 while_loop((n, x.clone()), |(n, _)| n.gt(0), |(n, y)| (n - 1, y.sin() + &x * 0.25)).1
             }
+            BoundedWhile => {
+                let n = Array::from((k % 5) as i32);
+                let options = WhileOptions::default().max_steps(3);
+                let step = |(n, y): (Array, Array)| (n - 1, y.sin() + &x * 0.25);
+                while_loop_with((n, x.clone()), |(n, _)| n.gt(0), step, options).1
+            }
+            CustomVjp => custom_vjp(&x, |x| (x.tanh(), x.tanh()), |y: Array, ct| ct * (1.0 - y.square())),
+            CustomJvp => custom_jvp(&x, |x| x.sin(), |x, dx| (x.sin(), dx * x.cos())),
             Vmap => vmap(&x, |row| {
                 Ok(if k % 2 == 0 { (&row * 0.5).tanh() + &row } else { row.cos() * (row.sum(..) * 0.125) })
             }),

@@ -1,8 +1,9 @@
-//! Training: logical axes and layouts, layers, losses, initializers and samplers, optimizers and fits.
+//! Training: layouts, layers, losses, optimizers, fits, and derivatives by the user's rules.
 
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 
+mod custom_rules;
 mod fits;
 mod layouts;
 mod logical_axes;

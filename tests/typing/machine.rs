@@ -8,7 +8,7 @@ use crate::evaluate::{Data, run};
 use atmesh::Mesh;
 use atmesh::mesh::Axes;
 use atmesh::program::loop_nest::Reducer;
-use atmesh::program::{Control, Input, ManualCollective, Op, Prim, Program, ShardMapping};
+use atmesh::program::{Control, CustomCall, Input, ManualCollective, Op, Prim, Program, ShardMapping};
 use atmesh::types::{ArrayType, DType, Scalar};
 use std::rc::Rc;
 
@@ -218,7 +218,9 @@ impl Machine {
 
     fn control(&self, c: &Control, ins: Vec<Held>, types: &[ArrayType], results: &[ArrayType]) -> Vec<Held> {
         match c {
-            Control::Jit { body, .. } | Control::AxisModes { body, .. } => self.run(body, &ins),
+            Control::Jit { body, .. }
+            | Control::AxisModes { body, .. }
+            | Control::Custom(CustomCall { body, .. }) => self.run(body, &ins),
             Control::Print { .. } => Vec::new(),
             Control::ShardMap(m) => self.shard_map(m, &ins, types, results),
             Control::Cond { branches } => {

@@ -1,4 +1,4 @@
-//~ a Jacobian is that of a function of one `Array` that returns one `Array`, but this one returns `Typed<f32, (TDim<Num<8>>,)>`
+//~ a Jacobian is that of a function that returns one `Array`, but this one returns `Typed<f32, (TDim<Num<8>>,)>`
 //~ pass and return untyped arrays, and state the type of the result
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { Data: 2, Model: 4 } }

@@ -5,7 +5,7 @@ use crate::api::trace::{Array, PlacedType};
 use crate::core::{Axis, ErrorKind, Mesh, Result, Sharding, Spec, sharding::sub_axes};
 use crate::exec::engine::{self, EngineConfig, EngineKind, Executable, Failure};
 use crate::exec::runtime::ArrayData;
-use crate::ir::program::{Placement, Program, dce::dce, verify};
+use crate::ir::program::{Placement, Program, dce::dce, verify, without_rules};
 use crate::partition::{self, Partitioned, TransferPrices, plan::Timeline, propagate};
 use std::sync::{Arc, LazyLock};
 
@@ -66,7 +66,7 @@ pub(crate) fn place(program: &Program, requested: &[Option<Placement>]) -> Resul
     }
     let mut requested = requested.to_vec();
     requested.resize(program.outputs.len(), None);
-    let program = &dce(program);
+    let program = &dce(&without_rules(program));
     let mut placed = propagate::propagate(program, &requested)?;
     // results are sharded over full axes: a sharding propagated over sub-axes is truncated, and
     // propagation runs again

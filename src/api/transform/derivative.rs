@@ -1,23 +1,20 @@
-//! Derivatives: `grad`, `value_and_grad`, `jvp`, `vjp` and `checkpoint`.
+//! Derivatives: `grad`, `value_and_grad`, `jvp` and `vjp`.
 //!
 //! Each takes the point first and the closure last, and evaluates at that point instead of
 //! returning a transformed function; `vjp` also returns the pullback. Arrays that the closure
 //! captures are constants. On concrete arrays they run eagerly: the closure is traced at every
 //! call, and the executable of an equal program is reused.
 
-use super::control::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of, unify};
+use super::control::{RecordedClosure, ReturnedTree, poisoned_tree, tree_of};
 use super::jit::{check_arguments, check_errors};
-use super::stages::mark_difference;
 use crate::api::array::Array;
 use crate::api::trace::{build, in_call, poison};
 use crate::api::tree::{Args, CallArgs, Loss, Output, Path, Tree, collect, mismatch};
-use crate::core::{ArrayType, Axes, AxisType, Error, ErrorKind, Fault, Result, TypePart, util::small_sort};
+use crate::core::{ArrayType, Axes, AxisType, Error, ErrorKind, Fault, Result, TypePart};
 use crate::ir::grad::{jvp_program, vjp_program, vjp_program_for_results};
-use crate::ir::program::{
-    Builder, CallSite, CheckpointPolicy, Control, Op, Program, Value, typing::cotangent_type,
-};
+use crate::ir::program::typing::agree::{first_difference, mark_difference, suggest_conversion, unify};
+use crate::ir::program::{Builder, CallSite, Input, Program, Value, typing::cotangent_type};
 use std::fmt;
-use std::sync::Arc;
 
 /// Returns the gradient of `f` at a point, as a tree like the point.
 ///
@@ -73,7 +70,7 @@ pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
 
 /// Records the closure as a program whose inputs are the leaves of `at`. Returns the program, its
 /// inputs (leaves, then captures) and its result tree.
-fn record<A: Tree, R: Tree>(
+pub(super) fn record<A: Tree, R: Tree>(
     at: &A,
     f: &dyn Fn(A) -> Result<R>,
     call: CallSite<'_>,
@@ -81,6 +78,13 @@ fn record<A: Tree, R: Tree>(
     check_arguments(at, call)?;
     let leaves = collect(at);
     let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
+    reject_integers(at, call)?;
+    let piece = RecordedClosure::record(call, &types, |xs| f(tree_of(at, xs)))?;
+    Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
+}
+
+/// Returns an error if an array of the point is not a float.
+pub(super) fn reject_integers<A: Tree>(at: &A, call: CallSite<'_>) -> Result<()> {
     let mut errors = Vec::new();
     at.visit(&mut Path::named(), &mut |path, a| {
         let Ok(ty) = a.type_ref() else { return };
@@ -95,11 +99,7 @@ fn record<A: Tree, R: Tree>(
             errors.push(call.error(fault, || vec![ty.to_string()]));
         }
     });
-    if !errors.is_empty() {
-        return Err(Error::combine(errors));
-    }
-    let piece = RecordedClosure::record(call, &types, |xs| f(tree_of(at, xs)))?;
-    Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
+    if errors.is_empty() { Ok(()) } else { Err(Error::combine(errors)) }
 }
 
 /// Returns the result of `f`, and the cotangents of the leaves of `at`.
@@ -187,7 +187,7 @@ pub fn jvp<A: Args, R: Output>(
     run_jvp(&at, &tangent, &f, call).unwrap_or_else(|e| (returned.poisoned(&e), returned.poisoned(&e)))
 }
 
-fn run_jvp<A: Tree, R: Tree>(
+pub(super) fn run_jvp<A: Tree, R: Tree>(
     at: &A,
     tangent: &A,
     f: &dyn Fn(A) -> Result<R>,
@@ -279,12 +279,14 @@ struct PullbackProgram {
     program: Program,
     /// The values saved for the backward pass, which are inputs of the program.
     residuals: Vec<Array>,
+    /// For each residual, true if it is an array of the point.
+    from_point: Vec<bool>,
     /// For each leaf of the result, true if it depends on the point. Only these have a cotangent
     /// input.
     depends: Vec<bool>,
 }
 
-fn run_vjp<A: Tree, R: Tree>(
+pub(super) fn run_vjp<A: Tree, R: Tree>(
     at: &A,
     f: &dyn Fn(A) -> Result<R>,
     call: CallSite<'_>,
@@ -295,7 +297,9 @@ fn run_vjp<A: Tree, R: Tree>(
     let mut values = build(&inputs, call, |b, values| Ok(b.inline(&vjp.forward, values)))?;
     let residuals = values.split_off(program.outputs.len());
     let out = tree_of(&out, values);
-    let backward = PullbackProgram { program: vjp.backward, residuals, depends: vjp.depends };
+    let is_point = |o: &Input| vjp.forward.inputs[..wrt.len()].iter().any(|v| Input::Var(*v) == *o);
+    let from_point = vjp.forward.outputs[program.outputs.len()..].iter().map(is_point).collect();
+    let backward = PullbackProgram { program: vjp.backward, residuals, from_point, depends: vjp.depends };
     let same = |t: &R| tree_of(t, collect(t));
     let pull = Pullback { state: Ok(backward), result: same(&out), point: tree_of(at, collect(at)) };
     Ok((out, pull))
@@ -316,6 +320,25 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
                 poisoned_tree(&self.point, &e)
             }
         }
+    }
+    /// Returns the types of the values that are saved for the backward pass, without the arrays of
+    /// the point.
+    ///
+    /// [`checkpoint`](crate::checkpoint) and its policies choose these values.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::ones([4, 8]);
+    /// let layer = |x: Array| x.sin().sum(..);
+    /// assert_eq!(vjp(&x, layer).1.residuals().len(), 1);
+    /// assert!(vjp(&x, |x| checkpoint(x, layer)).1.residuals().is_empty());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("saved_residuals", "print_saved_residuals"))]
+    pub fn residuals(&self) -> Vec<ArrayType> {
+        let Ok(program) = &self.state else { return Vec::new() };
+        let types = program.residuals.iter().zip(&program.from_point).filter(|(_, from_point)| !**from_point);
+        types.filter_map(|(a, _)| a.ty().ok()).collect()
     }
     /// Returns the result of the function.
     #[cfg(feature = "typed")]
@@ -356,7 +379,7 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
 
 /// The difference from the required type that [`check_types`] permits, because the caller casts.
 #[derive(Clone, Copy, PartialEq)]
-enum AllowedCast {
+pub(super) enum AllowedCast {
     /// The value may vary over fewer axes than required.
     Varying,
     /// The types must agree.
@@ -364,7 +387,7 @@ enum AllowedCast {
 }
 
 /// Returns an error if a tangent or cotangent does not have the required type.
-fn check_types<T: Tree>(
+pub(super) fn check_types<T: Tree>(
     what: &str,
     tree: &T,
     expected: &[ArrayType],
@@ -381,8 +404,8 @@ fn check_types<T: Tree>(
             ty.varying = want.varying.clone();
             ty.mesh = ty.mesh.or_else(|| want.mesh.clone());
         }
-        if unify::unify(&ty, want).is_none() {
-            let kind = super::stages::first_difference(&ty, want);
+        if unify(&ty, want).is_none() {
+            let kind = first_difference(&ty, want);
             let name =
                 if path.parts().is_empty() { format!("the {what}") } else { format!("the {what} `{path}`") };
             let fault = Fault::new(kind, format!("{name} is {ty}, but must be {want}"));
@@ -392,116 +415,11 @@ fn check_types<T: Tree>(
                     let of = if what == "tangent" { "value" } else { "function's result" };
                     fault.help(format!("make the {of} vary too: `.pvary({})` on it", more.quoted()))
                 }
-                _ => unify::suggest_conversion(fault, &ty, want),
+                _ => suggest_conversion(fault, &ty, want),
             };
             let fault = mark_difference(fault, 0, &ty, want);
             errors.push(call.error(fault, || vec![ty.to_string()]));
         }
     });
     if errors.is_empty() { Ok(()) } else { Err(Error::combine(errors)) }
-}
-
-/// Returns the value of `f` at a point; derivatives recompute `f` in the backward pass.
-///
-/// Only the point is saved for the backward pass.
-///
-/// ```
-/// use atmesh::prelude::*;
-/// let g = grad(Array::from(0.5f32), |x| checkpoint(&x, |x| x.sin().exp()));
-/// assert!((g.item::<f32>()? - 1.4174).abs() < 1e-3);
-/// # Ok::<(), atmesh::Error>(())
-/// ```
-///
-/// [`checkpoint_with`] can save more values.
-#[doc(alias("remat"))]
-#[track_caller]
-pub fn checkpoint<A: Args, R: Output>(point: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    run_checkpoint(
-        point.into_tree(),
-        CheckpointPolicy::SaveNothing,
-        &|x| f(x).into_result(),
-        CallSite::here("checkpoint"),
-    )
-}
-
-/// Runs [`checkpoint`] with a policy that decides which values of `f` are saved.
-///
-/// The point is always saved. A saved value takes memory until the backward pass, but need not be
-/// computed or gathered again. [`Lowered::memory`](crate::Lowered::memory) and
-/// [`Lowered::plan`](crate::Lowered::plan) show the cost of each policy; rows of the plan are
-/// marked if they are recomputed.
-///
-/// # Errors
-/// Returns an error if the policy names a value that `f` does not name.
-///
-/// ```
-/// use atmesh::prelude::*;
-/// use atmesh::{CheckpointPolicy, checkpoint_with};
-/// let layer = |x: Array| {
-///     let h = x.sin().checkpoint_name("h");
-///     h.exp()
-/// };
-/// let g = |keep: CheckpointPolicy| grad(Array::from(0.5f32),
-///     |x| checkpoint_with(x, keep.clone(), layer));
-/// let all = g(CheckpointPolicy::SaveAll);
-/// for keep in [CheckpointPolicy::SaveNothing, CheckpointPolicy::SaveAllButGathers,
-///     CheckpointPolicy::named(["h"])] {
-///     assert_eq!(g(keep).item::<f32>()?, all.item::<f32>()?);
-/// }
-/// assert!(g(CheckpointPolicy::named(["k"])).ty().is_err());
-/// # Ok::<(), atmesh::Error>(())
-/// ```
-#[doc(alias("remat"))]
-#[track_caller]
-pub fn checkpoint_with<A: Args, R: Output>(
-    point: A,
-    keep: CheckpointPolicy,
-    f: impl Fn(A::Owned) -> R,
-) -> R::Tree {
-    run_checkpoint(point.into_tree(), keep, &|x| f(x).into_result(), CallSite::here("checkpoint_with"))
-}
-
-fn run_checkpoint<A: Tree, R: Tree>(
-    at: A,
-    keep: CheckpointPolicy,
-    f: &dyn Fn(A) -> Result<R>,
-    call: CallSite<'_>,
-) -> R {
-    let returned = ReturnedTree::new();
-    let run = || -> Result<R> {
-        check_arguments(&at, call)?;
-        let leaves = collect(&at);
-        let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-        let piece = RecordedClosure::record(call, &types, |xs| returned.remember(f(tree_of(&at, xs))))?;
-        check_saved_names(&keep, &piece.program, call)?;
-        let types = piece.program.output_types();
-        let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
-        let control = Control::call(Arc::new(piece.program), keep.clone());
-        Ok(tree_of(&piece.out, crate::api::trace::apply_control(control, &inputs, types, call)?))
-    };
-    run().unwrap_or_else(|e| returned.poisoned(&e))
-}
-
-/// Returns an error if the policy names a value that does not exist.
-fn check_saved_names(keep: &CheckpointPolicy, program: &Program, call: CallSite<'_>) -> Result<()> {
-    fn names(program: &Program, all: &mut Vec<String>) {
-        for e in &program.equations {
-            all.extend(e.name.iter().map(|n| n.to_string()));
-            if let Op::Control(c) = &e.op {
-                c.bodies().into_iter().for_each(|b| names(b, all));
-            }
-        }
-    }
-    let CheckpointPolicy::SaveNamed(requested) = keep else { return Ok(()) };
-    let mut all = Vec::new();
-    names(program, &mut all);
-    small_sort::sort(&mut all);
-    all.dedup();
-    let Some(none) = requested.iter().find(|n| !all.contains(n)) else { return Ok(()) };
-    let message = format!("the policy saves values named {none:?}, but the function names no value so");
-    let help = match all.is_empty() {
-        true => format!("name one where it is made: `.checkpoint_name({none:?})`"),
-        false => format!("its names are {}", all.join(", ")),
-    };
-    Err(call.error(Fault::new(ErrorKind::Trace, message).help(help), Vec::new))
 }

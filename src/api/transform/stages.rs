@@ -4,10 +4,11 @@ use super::implicit_reshard::ImplicitReshard;
 use crate::api::trace::pipeline::{self, CompiledProgram, LoweredProgram};
 use crate::api::tree::{CallArgs, Path, Tree};
 use crate::api::{array::Array, trace::RecordedProgram, trace::Repr};
-use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, Sharding, SourceLocation, TypePart};
+use crate::core::{ArrayType, DType, Error, Fault, Result, Sharding, SourceLocation};
 use crate::exec::engine::{self, ExecutionReport};
 use crate::exec::engine::{EngineConfig, Failure};
 use crate::exec::runtime::ArrayData;
+use crate::ir::program::typing::agree::{first_difference, mark_difference};
 use crate::ir::program::{CallSite, Program};
 use crate::partition::plan::{Machine, Plan, Timeline};
 use crate::partition::{Collectives, Memory, MemoryClass, Partitioned, SpmdProgram, TransferPrices};
@@ -527,39 +528,6 @@ fn restore<I: Tree>(args: &I, taken: &[usize], slabs: &[ArrayData]) {
 }
 
 const ARGUMENT_TREES: &str = "the arguments that the program was compiled for and these";
-
-/// Highlights, in operand `k` of type `ty`, the part of the type that differs from `other`.
-pub(crate) fn mark_difference(fault: Fault, k: usize, ty: &ArrayType, other: &ArrayType) -> Fault {
-    match first_difference(ty, other) {
-        ErrorKind::Dtype => fault.highlight(k, TypePart::Dtype),
-        ErrorKind::Varying => fault.highlight(k, TypePart::Sets),
-        ErrorKind::Shape if ty.rank() != other.rank() => fault,
-        kind => {
-            let differs = |d: &usize| match kind {
-                ErrorKind::Shape => ty.shape[*d] != other.shape[*d],
-                _ => ty.spec.dim(*d) != other.spec.dim(*d),
-            };
-            let dims: Vec<usize> = (0..ty.rank()).filter(differs).collect();
-            match dims.is_empty() {
-                true => fault.highlight(k, TypePart::Sets),
-                false => dims.into_iter().fold(fault, |f, d| f.highlight_dim(k, d)),
-            }
-        }
-    }
-}
-
-/// Returns the first difference of two types: shape, element type, varying axes or sharding.
-pub(crate) fn first_difference(a: &ArrayType, b: &ArrayType) -> ErrorKind {
-    if a.shape != b.shape {
-        ErrorKind::Shape
-    } else if a.dtype != b.dtype {
-        ErrorKind::Dtype
-    } else if a.varying != b.varying {
-        ErrorKind::Varying
-    } else {
-        ErrorKind::Sharding
-    }
-}
 
 /// Asserts that a lowered program has exactly the listed collectives.
 ///

@@ -125,7 +125,7 @@ pub(crate) fn vmap_at<A: Tree, R: Tree>(
     call: CallSite<'_>,
 ) -> R {
     let returned = ReturnedTree::new();
-    run(options, args, &|x| returned.remember(f(x)), call).unwrap_or_else(|e| returned.poisoned(&e))
+    run_vmap(options, args, &|x| returned.remember(f(x)), call).unwrap_or_else(|e| returned.poisoned(&e))
 }
 
 /// Returns the requested dimension of each leaf, by its position in the tree.
@@ -253,7 +253,7 @@ fn batch_dim<A: Tree>(
     Ok((BatchDim { size, axes, constrained_axes: options.axes.clone(), mesh }, leaves))
 }
 
-fn run<A: Tree, R: Tree>(
+pub(super) fn run_vmap<A: Tree, R: Tree>(
     options: &VmapOptions,
     args: &A,
     f: &dyn Fn(A) -> Result<R>,

@@ -39,7 +39,7 @@ pub(crate) use math::{vdot_of, widened};
 pub(crate) use named_sizes::NamedDim;
 pub(crate) use named_sizes::NamedSizes;
 pub use path::Path;
-pub use retype::{Cotangents, Retype, RetypeTo, SameField};
+pub use retype::{Cotangents, Jacobians, Retype, RetypeTo, SameField};
 #[cfg(feature = "safetensors")]
 pub use safetensors::{
     LoadOptions, SaveOptions, TensorFiles, load_safetensors, load_safetensors_with, read_safetensors,
@@ -236,7 +236,7 @@ impl<T> Combined<T> for T {
 }
 /// The result of a function whose Jacobian is computed: one untyped array.
 #[diagnostic::on_unimplemented(
-    message = "a Jacobian is that of a function of one `Array` that returns one `Array`, but this one returns `{Self}`",
+    message = "a Jacobian is that of a function that returns one `Array`, but this one returns `{Self}`",
     label = "the function returns `{Self}`",
     note = "pass and return untyped arrays, and state the type of the result: `jacrev(x.as_untyped(), |x| ..).typed::<T![..]>()?`"
 )]

@@ -31,6 +31,11 @@ pub trait Retype<F>: Tree {
 #[derive(Clone, Copy, Debug)]
 pub struct Cotangents;
 
+/// The leaf types of Jacobians, for [`Retype`]: each leaf is untyped, since its dimensions are
+/// those of a result and of the leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Jacobians;
+
 /// A field of a counterpart that has the field's own type `T`, which `#[derive(Tree)]` requires of
 /// fields whose types are not parameters.
 #[diagnostic::on_unimplemented(

@@ -129,6 +129,7 @@ fn jvp_equation(
         Op::Control(w @ Control::While { .. }) => loops::jvp_while(b, w, op),
         Op::Control(Control::Cond { branches }) => cond::jvp_cond(b, branches, op),
         Op::Control(Control::ShardMap(m)) => shard_map::jvp_shard_map(b, m, op),
+        Op::Control(Control::Custom(call)) => custom::jvp_call(b, call, op),
         Op::Control(Control::Print { .. }) => unreachable!("it has no results, so no tangents"),
     }
 }

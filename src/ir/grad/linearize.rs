@@ -7,6 +7,7 @@
 use super::jvp::{Style, jvp};
 use super::util::as_var;
 use crate::core::{Axes, Result};
+use crate::ir::ops::dot_general::DotGeneral;
 use crate::ir::program::dce::{dce, has_effect, select, used_inputs};
 use crate::ir::program::{CheckpointPolicy, Equation, Input, ManualCollective, Op, Program, Remat, Var};
 use crate::ir::{ops::collective::Pcast, ops::elementwise::Convert, ops::sharding::Reshard};
@@ -200,8 +201,16 @@ fn is_saved(e: &Equation, keep: &CheckpointPolicy, gathered: &[bool]) -> bool {
         CheckpointPolicy::SaveNamed(names) => {
             e.name.as_ref().is_some_and(|n| names.iter().any(|m| **m == **n))
         }
+        CheckpointPolicy::SaveDots => dot_of(e).is_some(),
+        CheckpointPolicy::SaveDotsWithoutBatchDims => dot_of(e).is_some_and(|dot| dot.batch[0].is_empty()),
         CheckpointPolicy::SaveAllButGathers => !e.outputs.iter().any(|v| gathered[v.index()]),
     }
+}
+
+/// Returns the matrix product of an equation, `None` for other operations.
+fn dot_of(e: &Equation) -> Option<&DotGeneral> {
+    let Op::Prim(prim) = &e.op else { return None };
+    prim.downcast_ref()
 }
 
 /// Returns, for each variable, whether it is a gathered value, or a gathered value that was only

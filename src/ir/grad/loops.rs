@@ -265,7 +265,8 @@ pub(super) fn while_not_reversible(b: &Builder) -> Error {
         Unsupported,
         "the gradient of a loop needs the number of its steps beforehand, which a while loop does not have"
     )
-    .help("use fori_loop with fixed bounds, or scan")
+    .help("give a maximum: `while_loop_with(init, cond, body, WhileOptions::default().max_steps(100))`")
+    .help("or use fori_loop with fixed bounds, or scan")
     .help("forward mode (jvp) goes through while loops");
     b.error(fault, "while_loop", &[])
 }

@@ -113,6 +113,27 @@ pub fn vjp_program_for_results(program: &Program, wrt: &[usize], results: &[bool
     })
 }
 
+/// A program split into a forward part and a linear part that are connected by residuals.
+#[derive(Clone, Debug)]
+pub struct Linearization {
+    /// The primal program.
+    /// It takes the program's inputs and returns its results, then the residuals.
+    pub forward: Program,
+    /// The program that computes tangents.
+    /// It takes the residuals, then the tangents of the active inputs. It returns the tangents of
+    /// the results for which `tangents` is set.
+    pub linear: Program,
+    /// Marks the results that have a tangent; the tangents of the others are zero.
+    pub tangents: Vec<bool>,
+}
+
+/// Returns the derivative of a program as a linear program, for the `active` inputs.
+pub fn linearize_program(program: &Program, active: &[bool]) -> Result<Linearization> {
+    let active = check_float_inputs(program, active)?;
+    let linearize::Linearized { forward, linear, tangents, .. } = linearize::linearize(program, &active)?;
+    Ok(Linearization { forward, linear: custom::runnable(&linear)?, tangents })
+}
+
 /// Returns an error if an active input is not a float.
 fn check_float_inputs(program: &Program, active: &[bool]) -> Result<Vec<bool>> {
     for v in select(&program.inputs, active) {

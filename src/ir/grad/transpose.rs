@@ -7,7 +7,9 @@ use crate::ir::ops::sharding::Reshard;
 use crate::ir::program::dce::{dce, select};
 use crate::ir::program::{
     Builder, Control, Env, Equation, EquationContext, Input, Op, Phase, Prim, Program, Tangents,
-    TransposeArgs, Value, Var, typing::cotangent_type, verify,
+    TransposeArgs, Value, Var,
+    typing::{cotangent_type, not_linear_error},
+    verify,
 };
 
 /// A transposed linear program.
@@ -264,6 +266,7 @@ fn transpose_equation(b: &mut Builder, e: &Equation, turned: &TransposedOp<'_>) 
         Op::Control(Control::While { .. }) => Err(loops::while_not_reversible(b)),
         Op::Control(Control::Cond { branches }) => cond::transpose_cond(b, branches, turned),
         Op::Control(Control::ShardMap(m)) => shard_map::transpose_shard_map(b, m, turned),
+        Op::Control(Control::Custom(call)) => Err(not_linear_error(call.name())),
         Op::Control(Control::Print { .. }) => Ok(vec![None; e.inputs.len()]),
     }
 }

@@ -6,7 +6,10 @@
 
 use super::collective::{Pcast, PcastTo};
 use crate::core::{ArrayType, Axes, DType, ErrorKind, Fault, Mesh, Result};
-use crate::ir::program::{Builder, Control, Env, Equation, Loop, Op, Program, Value};
+use crate::ir::program::{
+    Builder, Control, CustomCall, DerivativeRule, Env, Equation, Loop, Op, Program, Value,
+    typing::cotangent_type,
+};
 use std::sync::Arc;
 
 /// Returns `ty` as a type that varies over these axes too, and is not reduced over them.
@@ -147,6 +150,7 @@ impl Builder {
                 self.retype_call(control, body, ins, was)
             }
             Control::ShardMap(m) => self.retype_call(control, &m.body, ins, was),
+            Control::Custom(call) => self.retype_custom(call, ins, was),
         }
     }
 
@@ -167,6 +171,58 @@ impl Builder {
             *body = Arc::new(new.clone());
         }
         Ok(self.control(control, ins, types))
+    }
+
+    /// Emits a call with a rule with operands of other types. A result varies over the axes over
+    /// which the function or its rule makes it vary.
+    fn retype_custom(&mut self, call: &CustomCall, ins: &[Value], was: &RecordedTypes) -> Result<Vec<Value>> {
+        let to = types_of(ins);
+        let Some(mesh) = to.iter().find_map(|ty| ty.mesh.clone()) else {
+            return Ok(self.control(Control::Custom(call.clone()), ins, was.results.clone()));
+        };
+        let (n, m) = (call.arguments.len(), was.results.len());
+        let inexact: Vec<usize> = (0..m).filter(|k| was.results[*k].dtype.is_inexact()).collect();
+        // the result to which output j of the rule belongs; residuals belong to none
+        let (rule, result_of): (Program, Vec<Option<usize>>) = match &call.rule {
+            DerivativeRule::Jvp(rule) => {
+                let takes = |all: &[ArrayType]| [&all[..n], &inexact_types(&all[..n]), &all[n..]].concat();
+                let rule = retype_body(rule, &takes(&was.operands), &takes(&to))?;
+                (rule, (0..m).chain(inexact.iter().copied()).map(Some).collect())
+            }
+            DerivativeRule::Vjp { forward: rule, .. } | DerivativeRule::Reversible(rule) => {
+                let of = (0..rule.outputs.len()).map(|j| (j < m).then_some(j)).collect();
+                (retype_body(rule, &was.operands, &to)?, of)
+            }
+        };
+        let body = retype_body(&call.body, &was.operands, &to)?;
+        let mut results = body.output_types();
+        for (ty, of) in rule.output_types().iter().zip(&result_of) {
+            if let Some(k) = *of {
+                results[k] = varying_over(&results[k], &ty.varying, &mesh);
+            }
+        }
+        let made = rule.output_types();
+        let axes: Vec<Axes> = made
+            .iter()
+            .zip(&result_of)
+            .map(|(ty, of)| of.map_or(&ty.varying, |k| &results[k].varying).clone())
+            .collect();
+        let body = Arc::new(vary_outputs(body, &axes[..m], &mesh)?);
+        let rule = Arc::new(vary_outputs(rule, &axes, &mesh)?);
+        let rule = match &call.rule {
+            DerivativeRule::Reversible(_) => DerivativeRule::Reversible(rule),
+            DerivativeRule::Jvp(_) => DerivativeRule::Jvp(rule),
+            DerivativeRule::Vjp { forward, backward } => {
+                let takes = |kept: &[ArrayType], results: &[ArrayType], operands: &[ArrayType]| {
+                    let cotangents = inexact_types(results).iter().map(cotangent_type).collect();
+                    [kept.to_vec(), cotangents, operands[n..].to_vec()].concat()
+                };
+                let before = takes(&forward.output_types()[m..], &was.results, &was.operands);
+                let backward = retype_body(backward, &before, &takes(&made[m..], &results, &to))?;
+                DerivativeRule::Vjp { forward: rule, backward: Arc::new(backward) }
+            }
+        };
+        Ok(self.control(Control::Custom(CustomCall { body, rule, ..call.clone() }), ins, results))
     }
 
     /// Emits a loop with operands of other types. A carry varies over the axes over which its next
@@ -270,6 +326,11 @@ impl Builder {
     fn vary_all(&mut self, values: &[Value], types: &[ArrayType], mesh: &Mesh) -> Result<Vec<Value>> {
         values.iter().zip(types).map(|(v, ty)| self.vary(v, mesh, &ty.varying)).collect()
     }
+}
+
+/// Returns the types that have tangents.
+fn inexact_types(types: &[ArrayType]) -> Vec<ArrayType> {
+    types.iter().filter(|ty| ty.dtype.is_inexact()).cloned().collect()
 }
 
 fn types_of(values: &[Value]) -> Vec<ArrayType> {

@@ -51,6 +51,8 @@ pub enum Control {
         /// The output sharding requested for each result; `None` if none is requested.
         out_specs: Vec<Option<Spec>>,
     },
+    /// A call of a function with a derivative rule of the user.
+    Custom(CustomCall),
     /// A statement that prints its inputs, device after device, when it runs.
     /// It has no results and is never removed.
     Print {
@@ -81,6 +83,13 @@ pub enum CheckpointPolicy {
     /// axis that split a dimension splits none. It stays one if its element type is converted. The
     /// backward pass gathers it again.
     SaveAllButGathers,
+    /// Saves the results of matrix products (`dot` and similar functions), and recomputes all else.
+    #[doc(alias("dots_saveable", "checkpoint_dots"))]
+    SaveDots,
+    /// Saves the results of matrix products without batch dimensions, and recomputes all else.
+    /// In a transformer these are the products with weights, and not the attention scores.
+    #[doc(alias("dots_with_no_batch_dims_saveable", "checkpoint_dots_with_no_batch_dims"))]
+    SaveDotsWithoutBatchDims,
     /// Saves the values that have one of these names.
     /// [`Array::checkpoint_name`](crate::Array::checkpoint_name) gives a value its name.
     SaveNamed(Vec<String>),
@@ -138,6 +147,76 @@ pub struct ShardMapping {
     pub out_specs: Vec<Spec>,
     /// True if types track the axes over which values vary.
     pub checked: bool,
+}
+
+/// A call of a function with a derivative rule of the user.
+///
+/// The function and its rule are programs, which are recorded at the call. A derivative replaces
+/// the call by the programs of the rule. A program that is not differentiated any more runs the
+/// function, as a call of [`body`](CustomCall::body).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CustomCall {
+    /// The function.
+    /// Inputs: the arguments, then captured values.
+    pub body: Arc<Program>,
+    /// The name of each argument, as errors print it: `` `w` ``.
+    /// The other inputs are captured values, which have no derivative.
+    pub arguments: Vec<String>,
+    /// The rule.
+    pub rule: DerivativeRule,
+}
+
+/// The rule by which a [`CustomCall`] is differentiated.
+///
+/// Only floating-point and complex values have tangents and cotangents. Every program of a rule
+/// takes the captured values of the call last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DerivativeRule {
+    /// The rule of `custom_jvp`.
+    /// Inputs: the arguments, then their tangents. Results: those of the function, then their
+    /// tangents.
+    Jvp(Arc<Program>),
+    /// The rule of `custom_vjp`.
+    Vjp {
+        /// The function with residuals.
+        /// Inputs: the arguments. Results: those of the function, then the residuals.
+        forward: Arc<Program>,
+        /// The program from cotangents of the results to cotangents of the arguments.
+        /// Inputs: the residuals, then the cotangents. Its results are compared with the types of
+        /// the arguments when a derivative is taken.
+        backward: Arc<Program>,
+    },
+    /// The same function as a program that reverse mode differentiates; forward mode differentiates
+    /// the function itself.
+    /// A `while_loop` with a maximum number of steps has this rule.
+    Reversible(Arc<Program>),
+}
+
+impl CustomCall {
+    /// Returns the name, as programs print it and errors name it.
+    pub fn name(&self) -> &'static str {
+        match &self.rule {
+            DerivativeRule::Jvp(_) => "custom_jvp",
+            DerivativeRule::Vjp { .. } => "custom_vjp",
+            DerivativeRule::Reversible(_) => "while_loop",
+        }
+    }
+    /// Returns the function, then the programs of the rule.
+    fn bodies(&self) -> Vec<&Arc<Program>> {
+        let rule = match &self.rule {
+            DerivativeRule::Jvp(program) | DerivativeRule::Reversible(program) => vec![program],
+            DerivativeRule::Vjp { forward, backward } => vec![forward, backward],
+        };
+        std::iter::once(&self.body).chain(rule).collect()
+    }
+    /// Returns the programs as mutable references, in the order of [`CustomCall::bodies`].
+    fn bodies_mut(&mut self) -> Vec<&mut Arc<Program>> {
+        let rule = match &mut self.rule {
+            DerivativeRule::Jvp(program) | DerivativeRule::Reversible(program) => vec![program],
+            DerivativeRule::Vjp { forward, backward } => vec![forward, backward],
+        };
+        std::iter::once(&mut self.body).chain(rule).collect()
+    }
 }
 
 /// The operands of a loop by kind, or a list of the same structure with an item for each operand.
@@ -198,6 +277,7 @@ impl Control {
             Control::Cond { .. } => "cond",
             Control::ShardMap(_) => "shard_map",
             Control::AxisModes { .. } => "modes",
+            Control::Custom(call) => call.name(),
             Control::Print { .. } => "debug_print",
         }
     }
@@ -211,7 +291,8 @@ impl Control {
             | Control::While { .. }
             | Control::Cond { .. }
             | Control::ShardMap(_)
-            | Control::AxisModes { .. } => false,
+            | Control::AxisModes { .. }
+            | Control::Custom(_) => false,
         }
     }
     /// Returns the nested programs.
@@ -222,6 +303,7 @@ impl Control {
             Control::While { cond, body, .. } => vec![cond, body],
             Control::Cond { branches } => branches.iter().collect(),
             Control::ShardMap(s) => vec![&s.body],
+            Control::Custom(call) => call.bodies(),
             Control::Print { .. } => Vec::new(),
         }
     }
@@ -233,6 +315,7 @@ impl Control {
             Control::While { cond, body, .. } => vec![cond, body],
             Control::Cond { branches } => branches.iter_mut().collect(),
             Control::ShardMap(s) => vec![&mut s.body],
+            Control::Custom(call) => call.bodies_mut(),
             Control::Print { .. } => Vec::new(),
         }
     }

@@ -107,7 +107,8 @@ impl DceCache {
             Control::While { cond, body, cond_fixed, body_fixed } => {
                 self.prune_while(e, (cond, *cond_fixed), (body, *body_fixed), wanted)
             }
-            Control::Print { .. } => e.clone(),
+            // the programs of a rule have the same arguments and results as the function
+            Control::Custom(_) | Control::Print { .. } => e.clone(),
         }
     }
 

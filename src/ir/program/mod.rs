@@ -52,6 +52,7 @@ mod scope;
 pub mod typing;
 pub(crate) mod verify;
 mod vmap_rule;
+mod without_rules;
 
 pub(crate) use crate::kernels::row_kernel::parallel_unless_wasm;
 pub use crate::kernels::row_kernel::{
@@ -61,7 +62,7 @@ pub(crate) use builder::EquationContext;
 pub use builder::{Builder, Value};
 pub use call_site::{CallSite, UserOperand};
 pub(crate) use control::collective_over;
-pub use control::{CheckpointPolicy, Control, Loop, LoopOperands, ShardMapping};
+pub use control::{CheckpointPolicy, Control, CustomCall, DerivativeRule, Loop, LoopOperands, ShardMapping};
 pub(crate) use env::{Env, FromLiteral};
 pub use factors::{Dim, DimMap, ExplicitRule, FactorLoop, Factors, Linearity, Priority};
 pub(crate) use factors::{FactorKind, LoopId};
@@ -77,6 +78,7 @@ pub use primitive::{
 pub use scope::ScopePath;
 pub(crate) use verify::MAX_WINDOW_COPY_RATIO;
 pub use vmap_rule::{BatchDim, BatchedOp, OperandBatching, VmapArgs, shifted_dims, with_inserted};
+pub use without_rules::without_rules;
 
 use crate::core::{ArrayType, DType, Mesh, Scalar, SourceLocation, SubAxes};
 use std::hash::{Hash, Hasher};

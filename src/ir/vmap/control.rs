@@ -5,9 +5,10 @@
 //! is batched, all branches run and each example selects its own result. A `while` loop with a
 //! batched condition runs until the last example is done; finished examples keep their carries.
 
+use super::custom::vmap_custom;
 use super::{
-    BatchedValue, batched_spec, batched_types, batched_values, broadcast_along_batch, inline_vmap,
-    spread_over_batch, vmap_program,
+    BatchedValue, VmappedControl, batched_spec, batched_types, batched_values, broadcast_along_batch,
+    inline_vmap, mapped, spread_over_batch, union_flags, values, vmap_program,
 };
 use crate::core::{ArrayType, Axes, AxisType, DType, Result};
 use crate::ir::program::{
@@ -15,30 +16,6 @@ use crate::ir::program::{
 };
 use crate::ir::{ops::elementwise::Binary, ops::reduce::Reduction};
 use std::sync::Arc;
-
-/// Returns a flag for each value that is true if it is batched.
-fn mapped(items: &[BatchedValue]) -> Vec<bool> {
-    items.iter().map(|i| i.mapped).collect()
-}
-/// Returns the values without their batched flags.
-fn values(items: &[BatchedValue]) -> Vec<Value> {
-    items.iter().map(|i| i.value.clone()).collect()
-}
-/// Returns a list of flags that are true if the flag is true in either list.
-fn union_flags(a: &[bool], b: &[bool]) -> Vec<bool> {
-    a.iter().zip(b).map(|(a, b)| *a || *b).collect()
-}
-
-/// A control operation that is batched.
-#[derive(Clone, Copy)]
-pub(super) struct VmappedControl<'a> {
-    /// The operands.
-    pub(super) operands: &'a [BatchedValue],
-    /// The types of the results for one example.
-    pub(super) result_types: &'a [ArrayType],
-    /// The dimension of the examples.
-    pub(super) batch_dim: &'a BatchDim,
-}
 
 /// Emits the batched control operation.
 ///
@@ -65,6 +42,7 @@ pub(super) fn vmap_control(
         }
         Control::Cond { branches } => vmap_cond(b, branches, op),
         Control::ShardMap(m) => vmap_shard_map(b, m, op),
+        Control::Custom(call) => vmap_custom(b, call, op),
         Control::AxisModes { body, out_specs } => {
             // inside the body, types only have the axes that are explicit there
             let explicit = |a| body.mesh.as_ref().is_none_or(|m| m.axis_type(a) == Some(AxisType::Explicit));

@@ -11,6 +11,7 @@
 //! batched value is sharded over these axes, and no unbatched value may use them.
 
 mod control;
+mod custom;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,7 @@ use crate::ir::program::{
     Program, Value, VmapArgs, verify, with_inserted,
 };
 use crate::ir::{ops::shape::BroadcastInDim, ops::slicing::Concatenate};
-use control::{VmappedControl, vmap_control};
+use control::vmap_control;
 use std::sync::Arc;
 
 /// A value of the batched program.
@@ -260,4 +261,28 @@ fn batched_types(types: &[ArrayType], mapped: &[bool], batch_dim: &BatchDim) -> 
 /// Returns the spec with an unsharded batch dimension in front if the value is mapped.
 fn batched_spec(spec: Spec, rank: usize, mapped: bool) -> Spec {
     if !mapped { spec } else { spec.with_dims(with_inserted(spec.padded(rank).dims(), 0, Axes::none())) }
+}
+
+/// Returns a flag for each value that is true if it is batched.
+fn mapped(items: &[BatchedValue]) -> Vec<bool> {
+    items.iter().map(|i| i.mapped).collect()
+}
+/// Returns the values without their batched flags.
+fn values(items: &[BatchedValue]) -> Vec<Value> {
+    items.iter().map(|i| i.value.clone()).collect()
+}
+/// Returns a list of flags that are true if the flag is true in either list.
+fn union_flags(a: &[bool], b: &[bool]) -> Vec<bool> {
+    a.iter().zip(b).map(|(a, b)| *a || *b).collect()
+}
+
+/// A control operation that is batched.
+#[derive(Clone, Copy)]
+struct VmappedControl<'a> {
+    /// The operands.
+    operands: &'a [BatchedValue],
+    /// The types of the results for one example.
+    result_types: &'a [ArrayType],
+    /// The dimension of the examples.
+    batch_dim: &'a BatchDim,
 }

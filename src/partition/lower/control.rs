@@ -1,7 +1,9 @@
 //! Lowers control equations: calls, loops and prints; `shard_map` and `cond` have separate modules.
 
 use crate::core::{Axis, DType, Result, Shape};
-use crate::ir::program::{Access, Control, Equation, Loop, LoopOperands, Program, Source, Var, VarInfo};
+use crate::ir::program::{
+    Access, Control, CustomCall, Equation, Loop, LoopOperands, Program, Source, Var, VarInfo,
+};
 use crate::partition::assign::pipeline::{self, PlannedProgram};
 use crate::partition::draft::{self, DraftStep};
 use crate::partition::layout::{DimLayout, Layout};
@@ -28,7 +30,9 @@ impl Lowering {
         operands: &[LoweredValue],
     ) -> Result<Vec<LoweredValue>> {
         match c {
-            Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
+            Control::Jit { body, .. }
+            | Control::AxisModes { body, .. }
+            | Control::Custom(CustomCall { body, .. }) => {
                 let around = self.checkpoint;
                 if matches!(c, Control::Jit { recomputes: true, .. }) {
                     self.num_checkpoints += 1;

@@ -1,7 +1,7 @@
 //! Computes which manual axes values vary over, from the values they depend on.
 
 use crate::core::Axis;
-use crate::ir::program::{Control, Env, FromLiteral, Literal, ManualCollective, Op, Program};
+use crate::ir::program::{Control, CustomCall, Env, FromLiteral, Literal, ManualCollective, Op, Program};
 
 /// Returns the axes that each result varies over, given those of the inputs.
 /// Types may claim more.
@@ -66,7 +66,9 @@ fn axes_after(c: &ManualCollective, mut own: Vec<Axis>, unreduced: impl Fn(Axis)
 /// Returns the axes that the results of a control operation vary over.
 fn control_axes(c: &Control, operands: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
     match c {
-        Control::Jit { body, .. } | Control::AxisModes { body, .. } => varying_axes(body, operands),
+        Control::Jit { body, .. }
+        | Control::AxisModes { body, .. }
+        | Control::Custom(CustomCall { body, .. }) => varying_axes(body, operands),
         Control::Print { .. } => Vec::new(),
         // values leave a nested map without its axes
         Control::ShardMap(m) => {

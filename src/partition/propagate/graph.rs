@@ -8,7 +8,8 @@ use super::{rule::PropagationRule, sub_axes::is_prefix};
 use crate::core::sharding::sub_axes::{canonicalize, from_spec};
 use crate::core::{ArrayType, Axis, AxisType, Mesh, Spec, SubAxes, SubAxis};
 use crate::ir::program::{
-    Control, Input, Loop, Op, Placement, Primitive, Program, ShardMapping, ShardingConstraint, Var, VarInfo,
+    Control, CustomCall, Input, Loop, Op, Placement, Primitive, Program, ShardMapping, ShardingConstraint,
+    Var, VarInfo,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -289,7 +290,7 @@ impl SystemBuilder {
     ) -> (Vec<ValueId>, Vec<Instance>) {
         let mesh = scope.mesh.as_ref();
         match control {
-            Control::Jit { body, .. } => {
+            Control::Jit { body, .. } | Control::Custom(CustomCall { body, .. }) => {
                 let inner = self.program(body, mesh, uses);
                 let results = outputs.iter().enumerate();
                 let results = results.map(|(k, v)| match inner.output(body, k) {

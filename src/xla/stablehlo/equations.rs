@@ -3,7 +3,7 @@
 use super::writer::{Ssa, Writer};
 use super::{Annotate, FaultResult, shardings::unmade_sum_axes, unsupported};
 use crate::core::{ArrayType, Error, Result};
-use crate::ir::program::{Control, Equation, Input, LoopNest, Op, Program};
+use crate::ir::program::{Control, CustomCall, Equation, Input, LoopNest, Op, Program};
 
 impl Writer {
     /// Writes all equations of a program with these inputs, and returns its results.
@@ -70,7 +70,11 @@ impl Writer {
                 let ins = self.optimization_barrier(ins);
                 self.body(body, &ins)
             }
-            Op::Control(Control::Jit { body, .. } | Control::AxisModes { body, .. }) => self.body(body, ins),
+            Op::Control(
+                Control::Jit { body, .. }
+                | Control::AxisModes { body, .. }
+                | Control::Custom(CustomCall { body, .. }),
+            ) => self.body(body, ins),
             Op::Control(Control::Loop(l)) => self.for_loop(l, ins, &results),
             Op::Control(Control::While { cond, body, cond_fixed, body_fixed }) => {
                 let (fixed, carries) = ins.split_at(cond_fixed + body_fixed);

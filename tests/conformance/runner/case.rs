@@ -292,6 +292,39 @@ pub(crate) fn program(
     Ok(())
 }
 
+/// Runs a residuals case: compares the types of the values that a checkpoint saves.
+pub(crate) fn residuals(case: &Value) -> Result<(), Failure> {
+    let mesh = mesh(&case["mesh"])?;
+    let args = case["args"].as_array().ok_or("no args")?;
+    let names: Vec<&str> = args.iter().filter_map(|a| a["name"].as_str()).collect();
+    let values: Vec<Array> = args.iter().map(|a| argument(a, &mesh)).collect::<Result<_, _>>()?;
+    let (found, saved) = (RefCell::new(Found::default()), RefCell::new(Vec::new()));
+    let program = |inputs: Vec<Array>| -> atmesh::Result<Vec<Array>> {
+        let mut env = Env { mesh: mesh.clone(), names: BTreeMap::new(), found: &found };
+        for (name, input) in names.iter().zip(&inputs) {
+            env.names.insert(name.to_string(), Val::Array(input.clone()));
+        }
+        nested::equations(&mut env, &case["body"])?;
+        nested::results(&env, &case["returns"])
+    };
+    let f = jit(|inputs: &Vec<Array>| {
+        let (values, pullback) = atmesh::vjp(inputs, program);
+        *saved.borrow_mut() = pullback.residuals();
+        values
+    });
+    let outcome = f.on(&mesh).trace(&values);
+    if let Some(what) = &found.borrow().missing {
+        return Err(Failure::Unbuilt(what.clone()));
+    }
+    outcome.map_err(|e| format!("{e}"))?;
+    let mut got: Vec<String> = saved.borrow().iter().map(ToString::to_string).collect();
+    let wanted = case["expect"]["residuals"].as_array().ok_or("no residuals")?;
+    let mut want: Vec<&str> = wanted.iter().filter_map(Value::as_str).collect();
+    got.sort_unstable();
+    want.sort_unstable();
+    if got == want { Ok(()) } else { Err(format!("saves {got:?}, wanted {want:?}").into()) }
+}
+
 /// Runs a layout case.
 pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let mesh = mesh(&case["mesh"])?;

@@ -172,6 +172,7 @@ pub(crate) fn one(
 ) -> Result<(), Failure> {
     let run = || match case["kind"].as_str() {
         Some("program") => case::program(case, engine, seen),
+        Some("residuals") => case::residuals(case),
         Some("layout") => Ok(case::layout(case)?),
         Some("type") => Ok(case::ty(case)?),
         Some(other) => Err(Failure::Unbuilt(other.into())),

@@ -2,7 +2,9 @@
 
 use super::case::{Env, axes, spec};
 use super::ops::{self, Val};
-use atmesh::{Array, Axes, Axis, AxisType, Error, Inferred, Mesh, Result, ScanOptions, Spec};
+use atmesh::{
+    Array, Axes, Axis, AxisType, CheckpointPolicy, Error, Inferred, Mesh, Result, ScanOptions, Spec,
+};
 use serde_json::Value;
 
 /// Traces equations in order, up to the first error.
@@ -55,6 +57,82 @@ fn program(env: &Env, mesh: Mesh, body: &Value, args: &[Array]) -> Result<Vec<Ar
     }
     equations(&mut inner, &body["body"])?;
     results(&inner, &body["returns"])
+}
+
+/// Returns the policy of a checkpoint. Names that no value of the body has are left out, since an
+/// unknown name is an error here.
+fn policy(policy: &Value, body: &Value) -> CheckpointPolicy {
+    let named = |name: &str| {
+        let equations = body["body"].as_array().into_iter().flatten();
+        equations.into_iter().any(|e| e["op"] == "checkpoint_name" && e["params"]["name"] == name)
+    };
+    match policy.as_str() {
+        Some("everything_saveable") => CheckpointPolicy::SaveAll,
+        Some("dots_saveable") => CheckpointPolicy::SaveDots,
+        Some("dots_with_no_batch_dims_saveable") => CheckpointPolicy::SaveDotsWithoutBatchDims,
+        _ => match policy["names"].as_array() {
+            Some(names) => {
+                let names = names.iter().filter_map(Value::as_str).filter(|name| named(name));
+                CheckpointPolicy::named(names)
+            }
+            None => CheckpointPolicy::SaveNothing,
+        },
+    }
+}
+
+/// A nested program of one of the equations below.
+type Body<'a> = &'a dyn Fn(&[Array]) -> Result<Vec<Array>>;
+
+/// Returns the Jacobians or Hessians of a program with one result, by the arguments `wrt`.
+fn jacobians(env: &Env, op: &str, arrays: &[Array], wrt: &[usize], run: Body<'_>) -> Vec<Array> {
+    let result = |args: &[Array]| -> Result<Array> {
+        run(args)?.into_iter().next().ok_or_else(|| env.missing("a program without returns"))
+    };
+    if op == "hessian" {
+        let pairs = wrt.iter().flat_map(|i| wrt.iter().map(move |j| (*i, *j)));
+        let second = |(i, j): (usize, usize)| {
+            atmesh::jacfwd(&arrays[j], |x| {
+                let mut args = arrays.to_vec();
+                args[j] = x;
+                let at = args[i].clone();
+                atmesh::grad(at, |x| {
+                    let mut args = args.clone();
+                    args[i] = x;
+                    result(&args)
+                })
+            })
+        };
+        return pairs.map(second).collect();
+    }
+    let at: Vec<Array> = wrt.iter().map(|i| arrays[*i].clone()).collect();
+    let f = |at: Vec<Array>| {
+        let mut args = arrays.to_vec();
+        for (i, a) in wrt.iter().zip(at) {
+            args[*i] = a;
+        }
+        result(&args)
+    };
+    if op == "jacfwd" { atmesh::jacfwd(at, f) } else { atmesh::jacrev(at, f) }
+}
+
+/// Runs a program that has a derivative rule.
+fn custom_rule(here: &Mesh, env: &Env, e: &Value, arrays: Vec<Array>, run: Body<'_>) -> Vec<Array> {
+    let part = |name: &str, args: &[Array]| program(env, here.clone(), &e[name], args);
+    let n = e["body"]["returns"].as_array().map_or(0, Vec::len);
+    let split = |mut all: Vec<Array>| {
+        let rest = all.split_off(n.min(all.len()));
+        (all, rest)
+    };
+    if e["op"] == "custom_jvp" {
+        let rule = |args: Vec<Array>, tangents: Vec<Array>| -> Result<(Vec<Array>, Vec<Array>)> {
+            Ok(split(part("rule", &[args, tangents].concat())?))
+        };
+        return atmesh::custom_jvp(arrays, |args: Vec<Array>| run(&args), rule);
+    }
+    let forward = |args: Vec<Array>| -> Result<(Vec<Array>, Vec<Array>)> { Ok(split(part("fwd", &args)?)) };
+    let backward =
+        |kept: Vec<Array>, cts: Vec<Array>| -> Result<Vec<Array>> { part("bwd", &[kept, cts].concat()) };
+    atmesh::custom_vjp_with(arrays, |args: Vec<Array>| run(&args), forward, backward)
 }
 
 fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
@@ -181,7 +259,9 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
                 _ => atmesh::explicit_axes_over(over, arrays, specs, run),
             }
         }
-        "checkpoint" => atmesh::checkpoint(arrays, |args: Vec<Array>| run(&args)),
+        "checkpoint" => {
+            atmesh::checkpoint_with(arrays, policy(&params["policy"], body), |args: Vec<Array>| run(&args))
+        }
         "grad" | "value_and_grad" => {
             let wrt = ops::sizes(&params["wrt"]);
             let at: Vec<Array> = wrt.iter().map(|i| arrays[*i].clone()).collect();
@@ -211,6 +291,14 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let (values, tangents) = atmesh::jvp(at, tangents, |args: Vec<Array>| run(&args));
             values.into_iter().chain(tangents).collect()
         }
+        "linearize" => {
+            let n = arrays.len() / 2;
+            let (at, tangents) = (arrays[..n].to_vec(), arrays[n..].to_vec());
+            let (values, push) = atmesh::linearize(at, |args: Vec<Array>| run(&args));
+            values.into_iter().chain(push.call(tangents)).collect()
+        }
+        "jacfwd" | "jacrev" | "hessian" => jacobians(env, op, &arrays, &ops::sizes(&params["wrt"]), &run),
+        "custom_vjp" | "custom_jvp" => custom_rule(&here, env, e, arrays, &run),
         other => return Err(env.missing(other)),
     };
     // An empty tree could not be built: its error is in the trace.

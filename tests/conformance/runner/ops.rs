@@ -180,6 +180,7 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
         "square" => x.square(),
         "reciprocal" => x.reciprocal(),
         "stop_gradient" => x.stop_gradient(),
+        "checkpoint_name" => x.checkpoint_name(p["name"].as_str().unwrap_or("")),
         "relu" => x.relu(),
         "silu" => x.silu(),
         "softplus" => x.softplus(),

@@ -69,7 +69,7 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
     choose(BranchSelector::Switch, CallSite::here("switch"), which, &results)
 }
 
-fn choose<T: Tree>(
+pub(super) fn choose<T: Tree>(
     chooser: BranchSelector,
     call: CallSite<'_>,
     which: Array,

@@ -39,7 +39,7 @@ pub fn fori_loop<B: Operand, A: Args, R: Output<Tree: NextCarry<A::Owned>>>(
 }
 
 /// Runs a loop whose bounds are known while tracing.
-fn fori_static<T: Tree>(
+pub(super) fn fori_static<T: Tree>(
     lo: Scalar,
     hi: Scalar,
     init: &T,

@@ -7,15 +7,17 @@
 
 mod axis_modes;
 mod batched_map;
+mod bounded_while;
 mod branch;
 mod branch_selector;
 mod loops;
 mod print;
-pub(super) mod unify;
+mod unify;
 mod while_loops;
 
 pub use axis_modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use batched_map::{MapOptions, map_with};
+pub use bounded_while::{WhileOptions, while_loop_with};
 pub use branch::{cond, switch};
 #[cfg(feature = "typed")]
 pub(crate) use loops::scan_at;
@@ -26,11 +28,12 @@ pub use while_loops::while_loop;
 
 use super::jit::record_body;
 use crate::api::array::Array;
-use crate::api::trace::{OpenTrace, RecordedProgram, poison};
+use crate::api::trace::{OpenTrace, RecordedProgram, apply_control, poison};
 use crate::api::tree::{Path, Tree, collect};
 use crate::core::{ArrayType, DType, Error, Result};
-use crate::ir::program::{CallSite, Program, Var, VarInfo};
+use crate::ir::program::{CallSite, Control, CustomCall, DerivativeRule, Program, Var, VarInfo};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A closure recorded as a program. Its inputs are the declared ones, then the captures.
 pub(crate) struct RecordedClosure<O> {
@@ -132,12 +135,29 @@ pub(crate) fn share_captures(programs: &mut [(&mut Program, Vec<Array>)]) -> Vec
     all
 }
 
+/// Calls a function that has a derivative rule, on the leaves and names of its arguments.
+///
+/// `programs` has the function, then the programs of its rule, each with its captured values.
+pub(crate) fn call_with_rule(
+    (mut inputs, arguments): (Vec<Array>, Vec<String>),
+    programs: Vec<(Program, Vec<Array>)>,
+    rule: impl FnOnce(Vec<Arc<Program>>) -> DerivativeRule,
+    call: CallSite<'_>,
+) -> Result<Vec<Array>> {
+    let (mut programs, captures): (Vec<Program>, Vec<Vec<Array>>) = programs.into_iter().unzip();
+    let mut with_captures: Vec<(&mut Program, Vec<Array>)> = programs.iter_mut().zip(captures).collect();
+    inputs.extend(share_captures(&mut with_captures));
+    let types = programs[0].output_types();
+    let mut programs: Vec<Arc<Program>> = programs.into_iter().map(Arc::new).collect();
+    let body = programs.remove(0);
+    let control = Control::Custom(CustomCall { body, arguments, rule: rule(programs) });
+    apply_control(control, &inputs, types, call)
+}
+
 fn same_value(a: &Array, b: &Array) -> bool {
     use crate::api::trace::Repr::Traced;
     match (a.repr(), b.repr()) {
-        (Traced(x), Traced(y)) => {
-            std::sync::Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input
-        }
+        (Traced(x), Traced(y)) => Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input,
         _ => a.is_same_handle(b),
     }
 }

@@ -1,48 +1,13 @@
 //! Type agreement of loop carries and branch results, with suggestions for fixing a mismatch.
 
 use super::branch_selector::BranchSelector;
-use crate::api::transform::stages::{first_difference, mark_difference};
 use crate::api::tree::{Path, Tree};
-use crate::core::{ArrayType, Axes, Error, ErrorKind, Fault, SourceLocation};
-use crate::ir::program::{CallSite, Input, Program};
+use crate::core::{ArrayType, Axes, Error, ErrorKind, Fault};
+use crate::ir::program::typing::agree::{
+    changed_at, conversion, first_difference, mark_difference, suggest_conversion, unify,
+};
+use crate::ir::program::{CallSite, Program};
 use std::ops::Deref;
-
-/// Returns the common type of two values, or `None`.
-/// An unplaced value agrees with a replicated one on any mesh.
-pub(crate) fn unify(a: &ArrayType, b: &ArrayType) -> Option<ArrayType> {
-    if a == b {
-        return Some(a.clone());
-    }
-    let replicated = |t: &ArrayType| t.spec.is_replicated() && t.varying.is_empty();
-    let alike = a.dtype == b.dtype && a.shape == b.shape && replicated(a) && replicated(b);
-    match (&a.mesh, &b.mesh) {
-        (None, Some(_)) if alike => Some(b.clone()),
-        (Some(_), None) if alike => Some(a.clone()),
-        _ => None,
-    }
-}
-
-/// Returns the source location that gave a result the aspect of its type that `kind` names.
-///
-/// It is the last operation after which that aspect of the type did not change.
-fn changed_at(body: &Program, result: usize, kind: ErrorKind) -> Option<SourceLocation> {
-    let alike = |a: &ArrayType, b: &ArrayType| match kind {
-        ErrorKind::Shape => a.shape == b.shape,
-        ErrorKind::Dtype => a.dtype == b.dtype,
-        ErrorKind::Varying => a.varying == b.varying,
-        _ => a.shape == b.shape && a.spec == b.spec && a.mesh == b.mesh,
-    };
-    let maker = |input: &Input| match input {
-        Input::Var(v) => body.equations.iter().find(|e| e.outputs.contains(v)),
-        Input::Lit(_) => None,
-    };
-    let ty = body.input_type(&body.outputs[result]);
-    let mut at = maker(&body.outputs[result])?;
-    while let Some(before) = at.inputs.iter().filter(|i| alike(&body.input_type(i), &ty)).find_map(maker) {
-        at = before;
-    }
-    at.location
-}
 
 /// The call of a loop, and the index of the leaf that the loop adds to the carry, such as its
 /// counter. If it adds one, the carry is a pair of this leaf and the user's tree.
@@ -145,36 +110,6 @@ fn suggest_carry_fixes(
         _ => fault
             .help(format!("bring it back to {} at the end of the body: `reshape`, `slice`, a reduction", was.shape))
             .help("or, if it grows with each step, return it as the second result of a `scan`, which stacks them"),
-    }
-}
-
-/// Returns the method calls that convert a value to the type and sharding of another. An unplaced
-/// value is placed on the mesh.
-fn conversion(from: &ArrayType, to: &ArrayType) -> String {
-    let convert = if from.dtype == to.dtype { String::new() } else { format!(".astype({:?})", to.dtype) };
-    let converted = ArrayType { dtype: to.dtype, ..from.clone() };
-    let moved = match (&from.mesh, &to.mesh) {
-        _ if unify(&converted, to).is_some() => String::new(),
-        (None, Some(_)) => format!(".put(&mesh, {})", to.spec),
-        _ => format!(".reshard({})", to.spec.padded(to.rank())),
-    };
-    // an unreduced sum is resharded before the conversion, so that it is rounded once
-    if from.spec.unreduced_axes().is_empty() { convert + &moved } else { moved + &convert }
-}
-
-/// Adds a help that converts a value to the required type.
-pub(crate) fn suggest_conversion(fault: Fault, is: &ArrayType, expected: &ArrayType) -> Fault {
-    match fault.kind {
-        ErrorKind::Sharding => fault.help(format!("move it: `{}`", conversion(is, expected))),
-        ErrorKind::Dtype => fault.help(format!("convert it: `{}`", conversion(is, expected))),
-        ErrorKind::Varying => {
-            let more = expected.varying.without(&is.varying);
-            fault.help(format!("make it vary: `.pvary({})`", more.quoted()))
-        }
-        _ => fault.help(format!(
-            "bring it to the shape {}: `reshape`, `slice`, `broadcast_to`, a reduction",
-            expected.shape
-        )),
     }
 }
 

@@ -19,6 +19,9 @@ use std::sync::Arc;
 ///
 /// `body` takes the carry by value, `cond` by reference.
 ///
+/// Forward mode ([`jvp`](crate::jvp)) goes through the loop. Reverse mode needs a maximum number of
+/// steps: [`while_loop_with`](crate::while_loop_with).
+///
 /// In a `shard_map` body, devices may leave the loop at different iterations if the loop has no
 /// collective over their axes. Each device then runs its own loop, without communication. If the
 /// condition varies over an axis, the carries vary over it too, as the results of
@@ -109,7 +112,7 @@ pub(super) fn run_while<T: Tree>(
 }
 
 /// Checks that a condition is one bool.
-fn check_condition(holds: &ArrayType, call: CallSite<'_>) -> Result<()> {
+pub(super) fn check_condition(holds: &ArrayType, call: CallSite<'_>) -> Result<()> {
     let fault = if holds.rank() != 0 {
         fault!(Shape, "the condition is {holds}: it must be one bool")
             .help("reduce it to one: `.all(..)`, `.any(..)`")
@@ -154,7 +157,7 @@ fn check_states<T: Tree>(
 }
 
 /// Casts the leaves of a carry so that they vary over the axes along which the condition varies.
-fn cast_varying<T: Tree>(tree: &T, holds: &ArrayType, call: CallSite<'_>) -> T {
+pub(super) fn cast_varying<T: Tree>(tree: &T, holds: &ArrayType, call: CallSite<'_>) -> T {
     tree.rebuild(&mut Path::unnamed(), &mut |_, a| {
         let (Ok(ty), Some(mesh)) = (a.type_ref(), &holds.mesh) else { return a.clone() };
         let axes = holds.varying.without(&ty.varying);

@@ -11,6 +11,7 @@ mod vjp;
 
 pub(crate) use kernel::{IdentifiedFn, UserKernel};
 pub(crate) use subscripts::Subscripts;
+pub(crate) use vjp::{BackwardProgram, CustomLin};
 
 use crate::core::{
     ArrayType, Axes, DType, ErrorKind, Fault, Result, Scalar, Shape, Spec, diagnostic::pluralize,

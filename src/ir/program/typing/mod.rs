@@ -5,6 +5,7 @@
 //! of the operands, and each dimension of a result concatenates the axes of its loops. The sets
 //! come last: the axes over which the results are unreduced and reduced.
 
+pub(crate) mod agree;
 mod context;
 mod cotangent;
 mod dims;

@@ -18,7 +18,8 @@ pub(crate) use rules::{added_equations, collective, cotangents, factors, tangent
 pub(crate) use typing_rules::typing_rules;
 
 use super::{
-    Control, Equation, Input, Loop, LoopOperands, Op, Primitive, Program, ShardMapping, TypedOperand,
+    Control, CustomCall, DerivativeRule, Equation, Input, Loop, LoopOperands, Op, Primitive, Program,
+    ShardMapping, TypedOperand,
 };
 use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result as Checked};
 
@@ -152,7 +153,43 @@ fn check_control(c: &Control, ins: &[PlainType], outs: &[PlainType]) -> Result<(
                 .try_for_each(|(k, b)| check_body(&format!("branch {k}"), b, rest, outs))
         }
         Control::ShardMap(m) => check_blocks(m, ins, outs),
+        Control::Custom(call) => check_rule(call, ins, outs),
         Control::Print { .. } => check_same_types(outs, &[]),
+    }
+}
+
+/// Checks that the programs of a call with a rule take and return the values that belong together.
+///
+/// The cotangents that a rule returns are checked when a derivative is taken.
+fn check_rule(call: &CustomCall, ins: &[PlainType], outs: &[PlainType]) -> Result<(), String> {
+    check_body("the function", &call.body, ins, outs)?;
+    let Some((arguments, captures)) = ins.split_at_checked(call.arguments.len()) else {
+        return Err(format!("{} inputs, and {} arguments", ins.len(), call.arguments.len()));
+    };
+    let tangents = |types: &[PlainType]| -> Vec<PlainType> {
+        types.iter().filter(|(dtype, _)| dtype.is_inexact()).cloned().collect()
+    };
+    match &call.rule {
+        DerivativeRule::Reversible(program) => check_body("the reversible program", program, ins, outs),
+        DerivativeRule::Jvp(rule) => {
+            let takes = [arguments, &tangents(arguments), captures].concat();
+            check_body("the rule", rule, &takes, &[outs, &tangents(outs)].concat())
+        }
+        DerivativeRule::Vjp { forward, backward } => {
+            let makes: Vec<PlainType> = forward.outputs.iter().map(|o| plain_type(forward, o)).collect();
+            let Some((_, residuals)) = makes.split_at_checked(outs.len()) else {
+                return Err(format!("{} results of the forward rule", makes.len()));
+            };
+            check_body("the forward rule", forward, ins, &[outs, residuals].concat())?;
+            let takes = [residuals, &tangents(outs), captures].concat();
+            let cotangents: Vec<PlainType> =
+                backward.outputs.iter().map(|o| plain_type(backward, o)).collect();
+            let expected = tangents(arguments).len();
+            if cotangents.len() != expected {
+                return Err(format!("{} cotangents for {expected} arguments", cotangents.len()));
+            }
+            check_body("the backward rule", backward, &takes, &cotangents)
+        }
     }
 }
 

@@ -6,7 +6,10 @@
 
 use super::equation_error;
 use crate::core::{ArrayType, Axes, Axis, Error, ErrorKind, Fault, Result as Checked, Spec};
-use crate::ir::program::{Control, Equation, Input, Loop, Op, Program, ShardMapping, TypedOperand};
+use crate::ir::program::{
+    Control, CustomCall, DerivativeRule, Equation, Input, Loop, Op, Program, ShardMapping, TypedOperand,
+    typing::cotangent_type,
+};
 
 /// Returns an error for the first equation whose types differ from those that its rules give.
 pub(crate) fn typing_rules(p: &Program) -> Checked<()> {
@@ -93,7 +96,38 @@ fn check_control(c: &Control, ins: &[ArrayType], outs: &[ArrayType]) -> Result<(
             }
             Ok(())
         }
+        Control::Custom(call) => check_rule(call, ins, outs),
         Control::Print { .. } => Ok(()),
+    }
+}
+
+/// Checks the types of a call with a rule, except those of the cotangents that the rule returns.
+fn check_rule(call: &CustomCall, ins: &[ArrayType], outs: &[ArrayType]) -> Result<(), String> {
+    all_same("its operands", &input_types(&call.body), ins)?;
+    all_same("its results", &call.body.output_types(), outs)?;
+    let inexact = |types: &[ArrayType]| -> Vec<ArrayType> {
+        types.iter().filter(|ty| ty.dtype.is_inexact()).cloned().collect()
+    };
+    let (arguments, captures) = ins.split_at(call.arguments.len());
+    match &call.rule {
+        DerivativeRule::Reversible(program) => {
+            all_same("the operands of its reversible program", &input_types(program), ins)?;
+            all_same("the results of its reversible program", &program.output_types(), outs)
+        }
+        DerivativeRule::Jvp(rule) => {
+            let takes = [arguments, &inexact(arguments), captures].concat();
+            all_same("the operands of its rule", &input_types(rule), &takes)?;
+            all_same("the results of its rule", &rule.output_types(), &[outs, &inexact(outs)].concat())
+        }
+        DerivativeRule::Vjp { forward, backward } => {
+            all_same("the operands of its forward rule", &input_types(forward), ins)?;
+            let mut results = forward.output_types();
+            let residuals = results.split_off(outs.len());
+            all_same("the results of its forward rule", &results, outs)?;
+            let cotangents = inexact(outs).iter().map(cotangent_type).collect();
+            let takes = [residuals, cotangents, captures.to_vec()].concat();
+            all_same("the operands of its backward rule", &input_types(backward), &takes)
+        }
     }
 }
 
