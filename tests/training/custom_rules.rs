@@ -27,8 +27,11 @@ fn tripled_in_a_loop(x: &Array) -> Array {
     custom_jvp(x, |x| x.square(), rule)
 }
 
+/// A function of one array, with a name.
+type Named = (&'static str, fn(&Array) -> Array);
+
 /// The forms of the rule.
-const RULES: [(&str, fn(&Array) -> Array); 3] =
+const RULES: [Named; 3] =
     [("vjp", tripled), ("jvp", tripled_forward), ("jvp with a loop", tripled_in_a_loop)];
 
 fn points() -> Array {
@@ -245,7 +248,8 @@ fn rules_hold_where_devices_choose() {
         let rule = |(x, w): (Array, Array), (dx, dw): (Array, Array)| (&x * &w, dx * w + dw * x * 10.0);
         custom_jvp((x, w), |(x, w)| x * w, rule)
     };
-    let rules: [&dyn Fn(&Array, &Array) -> Array; 2] = [&by_cotangents, &by_tangents];
+    type Rule<'a> = &'a dyn Fn(&Array, &Array) -> Array;
+    let rules: [Rule<'_>; 2] = [&by_cotangents, &by_tangents];
     for f in rules {
         let chosen = |x: &Array, w: &Array| cond(x.sum(..).gt(0.6), || f(x, w), || x.clone());
         let mapped = atmesh::shard_map(&mesh, (p!["X"], p![]), p!["X"], chosen);

@@ -50,8 +50,11 @@ fn a_later_rule_replaces_an_earlier_one() -> Result<()> {
     Ok(())
 }
 
+/// The name of a request, the request, and the spec in mesh axes that its result has.
+type Request = (&'static str, fn(&Array) -> Array, Spec);
+
 /// Requests in logical axes, each with the spec in mesh axes that the result has.
-fn requests() -> Vec<(&'static str, fn(&Array) -> Array, Spec)> {
+fn requests() -> Vec<Request> {
     let both = p!["data", "model"];
     vec![
         ("reshard", |x| x.reshard(p!["batch", "mlp"]), both),
@@ -256,9 +259,9 @@ fn boundaries_use_names() -> Result<()> {
     });
     let v = Array::arange(0.0..8.0f32);
     assert_eq!(native.call(&v)?.to_vec::<f32>()?, v.to_vec::<f32>()?);
-    let y = auto_axes(&x.put(&explicit, p!["batch"]), p!["mlp", "batch"], |x| x * 2.0);
+    let y = auto_axes(x.put(&explicit, p!["batch"]), p!["mlp", "batch"], |x| x * 2.0);
     assert_eq!(type_of(y), "float32[8@model,4@data]");
-    let y = explicit_axes(&x.put(&auto, p![]), p!["batch", "mlp"], |x| {
+    let y = explicit_axes(x.put(&auto, p![]), p!["batch", "mlp"], |x| {
         assert_eq!(type_of(&x), "float32[8@data,4@model]");
         x.sum_to(1, p!["batch"])
     });

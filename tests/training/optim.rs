@@ -44,7 +44,7 @@ fn gradients(waves: &Params, p: &Params) -> Params {
 fn run(opt: &Optimizer, dtype: DType, broken: bool) -> Result<Vec<Vec<f64>>> {
     let step = jit(|p: &Params, s: &OptState, waves: &Params, bad: &Array| {
         let mut g = gradients(waves, p);
-        g.b = g.b + bad;
+        g.b += bad;
         opt.step(p, &g, s)
     });
     let mut p = params(dtype, |k| (k + 1.0).sin());

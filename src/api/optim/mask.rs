@@ -14,7 +14,10 @@ use std::sync::Arc;
 /// assert!(!weights.contains("layers.0.b", &F32.array_type([2])));
 /// ```
 #[derive(Clone)]
-pub struct ParamMask(Arc<dyn Fn(&str, &ArrayType) -> bool + Send + Sync>);
+pub struct ParamMask(Arc<Selects>);
+
+/// Says whether a parameter of this path and type is selected.
+type Selects = dyn Fn(&str, &ArrayType) -> bool + Send + Sync;
 
 impl fmt::Debug for ParamMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -101,12 +101,11 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn split_array(&self, shape: impl Into<Shape>) -> Array {
-        let ty = DType::Key.array_type(shape);
-        apply1(
-            Arc::new(RandomSplit { ty, num_key_dims: 0 }),
-            &[(&self.0).into()],
-            CallSite::here("split_array"),
-        )
+        self.split_into(DType::Key.array_type(shape), CallSite::here("split_array"))
+    }
+    /// Returns independent keys as an array of this type.
+    pub(crate) fn split_into(&self, ty: ArrayType, call: CallSite<'_>) -> Array {
+        apply1(Arc::new(RandomSplit { ty, num_key_dims: 0 }), &[(&self.0).into()], call)
     }
     /// Derives a new key from this key and an integer, such as a step or device index.
     ///

@@ -124,13 +124,13 @@ impl Key {
     #[track_caller]
     fn gamma_samples(&self, ty: ArrayType, a: impl Operand, space: Space, call: CallSite<'_>) -> Array {
         ok_or_return!(check_floats(&ty, call));
-        let (rank, shape) = (ty.rank(), ty.shape.clone());
-        let dtype = ty.dtype;
+        let (rank, dtype) = (ty.rank(), ty.dtype);
+        let keys = self.split_into(ArrayType { dtype: DType::Key, ..ty.clone() }, call);
         let a = Array::full(ty, a).stop_gradient();
         if a.type_ref().is_err() {
             return a;
         }
-        for_each_element(rank, self.split_array(shape), a, &|key, a| gamma_sample(&key, &a, space, dtype))
+        for_each_element(rank, keys, a, &|key, a| gamma_sample(&key, &a, space, dtype))
     }
     /// Counts how many uniform numbers have a product above e^−λ (Knuth's algorithm).
     #[track_caller]
