@@ -127,8 +127,10 @@ pub use host::HostView;
 pub use index_expr::{DimIndex, Ellipsis, Index, NewAxis};
 pub use index_macro::{RangeBound, RangeStart};
 pub use linalg::TriangularOptions;
+#[cfg(feature = "typed")]
+pub(crate) use operand::reject;
 pub use operand::{Operand, Term};
-pub(crate) use operand::{convert_weak, default_dtype, fits_dtype, reject};
+pub(crate) use operand::{convert_weak, default_dtype, fits_dtype};
 pub use operators::LeftOperand;
 pub use pad_mode::PadMode;
 pub use pooling::WindowOptions;

@@ -343,7 +343,7 @@ impl Mesh {
             "say over which axes it is sharded: `mesh.with_logical_axes([(\"{name}\", ())])`, for none"
         ))
     }
-    /// Adds the user's spec to a fault about the mesh axes for which it stands.
+    /// Adds the user's spec to a fault about the mesh axes that it resolves to.
     pub(crate) fn name_fault(&self, fault: Fault, spec: Spec) -> Fault {
         match self.try_resolve(spec, AxisRules::Compute) {
             Ok(resolved) if resolved != spec => {
