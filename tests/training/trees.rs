@@ -1,12 +1,13 @@
 //! Functions of trees, and generic structs that are trees.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::ErrorKind;
 use atmesh::prelude::*;
 use std::collections::BTreeMap;
 
 /// The text of the error that the first array of a tree carries.
 fn error_of(t: &impl Tree) -> String {
-    tree::leaves(t)[0].ty().unwrap_err().to_string()
+    tree::leaves(t)[0].ty().unwrap_err().unquoted()
 }
 
 /// A state of parameters of any type, which derives `Tree` without attributes.

@@ -27,7 +27,7 @@ pub(crate) struct CompiledProgram {
 }
 
 /// Places every value and derives the per-device program; `per_byte` is the cost of moving a byte.
-fn lower(program: &Program, per_byte: TransferPrices) -> Result<LoweredProgram> {
+pub(crate) fn lower(program: &Program, per_byte: TransferPrices) -> Result<LoweredProgram> {
     in_span!("lower");
     let placed = place(program, &[])?;
     let results = placed_result_types(&placed);
@@ -44,7 +44,7 @@ pub(crate) fn placed_result_types(placed: &Program) -> Vec<Arc<PlacedType>> {
 ///
 /// A program that is compiled for several engines, or once more with donated arguments, is
 /// partitioned once.
-pub(crate) fn lower_cached(program: &Arc<Program>, per_byte: TransferPrices) -> Result<Arc<LoweredProgram>> {
+fn lower_cached(program: &Arc<Program>, per_byte: TransferPrices) -> Result<Arc<LoweredProgram>> {
     type LoweredKey = (TransferPrices, Arc<Program>);
     static LOWERED: LazyLock<Cache<LoweredKey, Arc<LoweredProgram>>> =
         LazyLock::new(|| Cache::new(MAX_LOWERED_EQUATIONS));

@@ -366,8 +366,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         }
         Err((hash, number))
     }
-    /// Returns the traced stage of an earlier call, `trace` or `lower` with such arguments, or traces
-    /// the function.
+    /// Returns the traced stage of an earlier call, `trace` or `lower` with such arguments, or
+    /// traces the function.
     fn trace_cached(&self, args: &I, location: SourceLocation) -> Result<Traced<I, O>> {
         if crate::api::trace::tracing() || any_traced(args) {
             return self.trace_at(args, location);

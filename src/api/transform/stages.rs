@@ -104,7 +104,7 @@ pub struct Traced<I, O> {
 /// `Display` prints the program.
 pub struct Lowered<I, O> {
     program: Arc<Program>,
-    lowered: Arc<LoweredProgram>,
+    lowered: LoweredProgram,
     signature: Signature<I, O>,
 }
 
@@ -176,7 +176,7 @@ impl<I, O> Traced<I, O> {
     pub(super) fn into_compiled(self, location: SourceLocation) -> Result<Arc<CompiledFunction<I, O>>> {
         let Traced { program, signature } = self;
         if signature.implicit_reshard != ImplicitReshard::Allow {
-            let staged = pipeline::lower_cached(&program, signature.per_byte.clone())?;
+            let staged = pipeline::lower(&program, signature.per_byte.clone())?;
             signature.implicit_reshard.check(&staged.partitioned.collectives)?;
         }
         let Signature { donated, engine, per_byte, .. } = &signature;
@@ -185,7 +185,7 @@ impl<I, O> Traced<I, O> {
     }
     /// Places every value and derives the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
-        let staged = pipeline::lower_cached(&self.program, self.signature.per_byte.clone())?;
+        let staged = pipeline::lower(&self.program, self.signature.per_byte.clone())?;
         self.signature.implicit_reshard.check(&staged.partitioned.collectives)?;
         Ok(Lowered { program: self.program, lowered: staged, signature: self.signature })
     }
@@ -255,7 +255,7 @@ impl<I, O> Lowered<I, O> {
         let engine = self.signature.engine;
         let request = self.lowered.compile_request(&self.signature.donated, engine);
         let exe = engine::compile(engine.kind, request)?;
-        let ready = Arc::new(CompiledProgram { exe, results: self.lowered.results.clone() });
+        let ready = Arc::new(CompiledProgram { exe, results: self.lowered.results });
         Ok(Compiled(Arc::new(CompiledFunction::new(self.program, self.signature, ready, location)?)))
     }
 }
