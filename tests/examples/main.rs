@@ -156,6 +156,10 @@ fn big_sin_prints_what_the_book_shows() {
     compare("big_sin", &[]);
 }
 #[test]
+fn mlp_layouts_prints_what_the_book_shows() {
+    compare("mlp_layouts", &[]);
+}
+#[test]
 fn follow_prints_what_the_book_shows() {
     compare("follow", &[]);
 }
