@@ -144,6 +144,55 @@ fn fixed_point_finds_the_points_of_scipy() -> Result<()> {
     Ok(())
 }
 
+/// Compares a gradient of a scalar function of a vector with central differences.
+fn assert_differences(x: &Array, f: impl Fn(Array) -> Array) -> Result<()> {
+    let g = grad(x, |x| f(x)).to_vec::<f64>()?;
+    let at = x.to_vec::<f64>()?;
+    for (k, g) in g.iter().enumerate() {
+        let near = |by: f64| -> Result<f64> {
+            let mut at = at.clone();
+            at[k] += by;
+            f(Array::from(at)).item::<f64>()
+        };
+        let difference = (near(1e-5)? - near(-1e-5)?) / 2e-5;
+        assert!((g - difference).abs() < 1e-6, "{k}: {g} {difference}");
+    }
+    Ok(())
+}
+
+#[test]
+fn derivatives_of_solutions_are_implicit() -> Result<()> {
+    let roots = RootOptions::default().tolerance(1e-13);
+    // x + y^3 = a, y - b x = c
+    let pair = |(x, y): (Array, Array), p: Array| {
+        let [a, b, c] = [0, 1, 2].map(|k| p.slice(ix![k]));
+        (&x + y.powi(3) - a, y - b * x - c)
+    };
+    let start = || (Array::from(0.5f64), Array::from(0.5f64));
+    let loss = |p: Array| {
+        let (x, y) = optim::root(start(), p, roots, pair).x;
+        x.square() + y * 3.0
+    };
+    let p = Array::from([1.0f64, 0.5, 0.25]);
+    assert_differences(&p, loss)?;
+    let layer =
+        |x: Array, (w, count): (Array, Array)| (0.3 * w.reshape([2, 2]).dot(&x) + count.astype(F64)).tanh();
+    let points = FixedPoint::default().tolerance(1e-14);
+    let loss = |w: Array| {
+        let found = optim::fixed_point(Array::zeros(F64.array_type([2])), (w, Array::from(1)), points, layer);
+        found.x.square().sum(..)
+    };
+    assert_differences(&Array::from([0.5f64, -1.0, 0.25, 0.75]), loss)?;
+    // the same under `jit`, and on a mesh
+    let mesh = Mesh::new([("X", 2)])?;
+    let scale = |x: Array, a: Array| 0.5 * x.cos() * a;
+    let step = jit(|a: &Array| grad(a, |a| optim::fixed_point(&a, &a, points, scale).x.sum(..)));
+    let a = Array::from([0.5f64, 1.0]);
+    let (plain, sharded) = (step.call(&a)?, step.call(a.put(&mesh, p!["X"]))?);
+    assert!(plain.allclose_with(&sharded, 0.0, 1e-12)?);
+    assert_differences(&a, |a| optim::fixed_point(a.zeros_like(), a, points, scale).x.sum(..))
+}
+
 #[test]
 fn wrong_problems_are_errors() -> Result<()> {
     let text = |a: &Array| a.ty().unwrap_err().to_string();

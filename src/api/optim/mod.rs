@@ -56,6 +56,7 @@ mod clipping;
 mod descent;
 mod factored;
 mod gauss_newton;
+mod implicit;
 mod line_search;
 mod mask;
 mod optimizer;

@@ -1,6 +1,7 @@
 //! Roots and fixed points of functions of trees.
 
 use super::gauss_newton::{LeastSquares, Problem};
+use super::implicit::{Solved, implicit};
 use super::solution::{
     CONVERGED, Leaves, NOT_FINITE, RUNNING, Solution, failed, float_leaves, max_abs, scalar_dtype, subtract,
 };
@@ -46,8 +47,13 @@ impl RootOptions {
 /// use atmesh::prelude::*;
 /// use atmesh::optim::{self, RootOptions};
 /// let f = |x: Array, a: Array| x.square() - a;
-/// let found = optim::root(1.0, 2.0, RootOptions::default(), f);
+/// let found = optim::root(Array::from(1.0f32), 2.0f32, RootOptions::default(), f);
 /// assert!((found.converged()?.item::<f32>()? - 2f32.sqrt()).abs() < 1e-5);
+/// // the derivative of the square root
+/// let g = grad(Array::from(4.0f64), |a| {
+///     optim::root(Array::from(1.0f64), a, RootOptions::default(), f).x
+/// });
+/// assert!((g.item::<f64>()? - 0.25).abs() < 1e-6);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 ///
@@ -64,19 +70,32 @@ pub fn root<A: Args<Owned: Params>, T: Args<Owned: Params>, R: Output>(
 ) -> Solution<A::Owned> {
     let call = CallSite::here("optim::root");
     let (x0, args) = (x0.into_tree(), args.into_tree());
-    let residuals = |x: Leaves| Ok(collect(&f(tree_of(&x0, x), args.clone()).into_result()?));
+    let residuals =
+        |x: Leaves, given: Leaves| Ok(collect(&f(tree_of(&x0, x), tree_of(&args, given)).into_result()?));
+    let solve = |start: Leaves, given: Leaves| -> Result<Solved> {
+        let at = |x: Leaves| residuals(x, given.clone());
+        let limits = LeastSquares::default().step_tolerance(1e-14).max_steps(options.max_steps);
+        let mut problem = Problem::new(&at, limits, &start);
+        problem.residual_tolerance = Some(options.tolerance);
+        let found = problem.run(start)?;
+        let value = max_abs(&found.residuals, scalar_dtype(&found.x));
+        Ok((found.x, vec![value, found.error, found.steps, found.evaluations, found.status]))
+    };
     in_call(call.location, || {
         let run = || {
             let start = float_leaves(&x0, call)?;
-            let limits = LeastSquares::default().step_tolerance(1e-14).max_steps(options.max_steps);
-            let mut problem = Problem::new(&residuals, limits, &start);
-            problem.residual_tolerance = Some(options.tolerance);
-            let found = problem.run(start)?;
-            let value = max_abs(&found.residuals, scalar_dtype(&found.x));
-            Ok(Solution { value, ..found.solution(&x0) })
+            Ok(solution(&x0, implicit(start, &collect(&args), &solve, &residuals)?))
         };
         run().unwrap_or_else(|e| failed(&x0, e))
     })
+}
+
+/// Returns the solution of a point and the scalars that describe the search.
+fn solution<P: Params>(x0: &P, (x, scalars): Solved) -> Solution<P> {
+    let mut scalars = scalars.into_iter();
+    let mut next = || scalars.next().expect("a solver returns five scalars");
+    let (value, error, steps) = (next(), next(), next());
+    Solution { x: tree_of(x0, x), value, error, steps, evaluations: next(), status: next() }
 }
 
 /// The options of [`fixed_point`].
@@ -115,12 +134,13 @@ struct Iterate {
 ///
 /// `f` takes a tree like `x0` and the arguments, both by value, and returns a tree like `x0`. The
 /// iteration converges if `f` contracts near the point; otherwise [`root`] of `f(x) - x` may find
-/// it.
+/// it. The derivative by the arguments is implicit, as that of [`root`].
 ///
 /// ```
 /// use atmesh::prelude::*;
 /// use atmesh::optim::{self, FixedPoint};
-/// let found = optim::fixed_point(1.0, (), FixedPoint::default(), |x: Array, ()| x.cos());
+/// let start = Array::from(1.0f32);
+/// let found = optim::fixed_point(start, (), FixedPoint::default(), |x: Array, ()| x.cos());
 /// assert!((found.converged()?.item::<f32>()? - 0.739085).abs() < 1e-5);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
@@ -138,41 +158,38 @@ pub fn fixed_point<A: Args<Owned: Params>, T: Args<Owned: Params>, R: Output<Tre
 ) -> Solution<A::Owned> {
     let call = CallSite::here("optim::fixed_point");
     let (x0, args) = (x0.into_tree(), args.into_tree());
-    let next = |x: &Leaves| -> Result<Leaves> {
-        let made = f(tree_of(&x0, x.clone()), args.clone()).into_result()?;
+    let next = |x: Leaves, given: Leaves| -> Result<Leaves> {
+        let made = f(tree_of(&x0, x), tree_of(&args, given)).into_result()?;
         match x0.differs(&made, &mut Path::named()) {
             Some(how) => Err(mismatch("the point and the result of the function", &how, call)),
             None => Ok(collect(&made)),
         }
     };
+    let residuals = |x: Leaves, given: Leaves| Ok(subtract(&next(x.clone(), given)?, &x));
+    let solve = |start: Leaves, given: Leaves| -> Result<Solved> {
+        let dtype = scalar_dtype(&start);
+        let change = max_abs(&start, dtype).full_like(f64::INFINITY);
+        let count = change.zeros_like().astype(DType::I32);
+        let init = Iterate { x: start, change, steps: count.clone(), status: count };
+        let max = i64::from(options.max_steps);
+        let found = while_loop(
+            init,
+            |s| s.status.eq(RUNNING) & s.steps.lt(max),
+            |s: Iterate| {
+                let x = next(s.x.clone(), given.clone())?;
+                let change = max_abs(&subtract(&x, &s.x), dtype);
+                let status = change.le(options.tolerance).select(s.status.full_like(CONVERGED), &s.status);
+                let status = change.is_finite().select(status, NOT_FINITE);
+                Ok(Iterate { x, change, steps: s.steps + 1, status })
+            },
+        );
+        let Iterate { x, change, steps, status } = found;
+        Ok((x, vec![change.clone(), change, steps.clone(), steps, status]))
+    };
     in_call(call.location, || {
-        let run = || -> Result<Solution<A::Owned>> {
+        let run = || {
             let start = float_leaves(&x0, call)?;
-            let dtype = scalar_dtype(&start);
-            let change = max_abs(&start, dtype).full_like(f64::INFINITY);
-            let count = change.zeros_like().astype(DType::I32);
-            let init = Iterate { x: start, change, steps: count.clone(), status: count };
-            let max = i64::from(options.max_steps);
-            let found = while_loop(
-                init,
-                |s| s.status.eq(RUNNING) & s.steps.lt(max),
-                |s: Iterate| {
-                    let x = next(&s.x)?;
-                    let change = max_abs(&subtract(&x, &s.x), dtype);
-                    let status =
-                        change.le(options.tolerance).select(s.status.full_like(CONVERGED), &s.status);
-                    let status = change.is_finite().select(status, NOT_FINITE);
-                    Ok(Iterate { x, change, steps: s.steps + 1, status })
-                },
-            );
-            Ok(Solution {
-                x: tree_of(&x0, found.x),
-                value: found.change.clone(),
-                error: found.change,
-                evaluations: found.steps.clone(),
-                steps: found.steps,
-                status: found.status,
-            })
+            Ok(solution(&x0, implicit(start, &collect(&args), &solve, &residuals)?))
         };
         run().unwrap_or_else(|e| failed(&x0, e))
     })
