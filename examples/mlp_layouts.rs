@@ -44,8 +44,8 @@ fn train(mesh: &Mesh, print: bool) -> Result<Vec<f32>> {
     let normal = |i: i64, shape: [usize; 2]| key.fold_in(i).normal(F32.array_type(shape)) * 0.3;
     let w = Mlp { up: normal(1, [16, 64]), down: normal(2, [64, 16]) };
     let mut w = tree::put_stored(&w, mesh, dims());
-    let x = normal(3, [32, 16]).put(mesh, p!["batch", "embed"]);
-    let y = normal(4, [32, 16]).put(mesh, p!["batch", "embed"]);
+    let x = normal(3, [256, 16]).put(mesh, p!["batch", "embed"]);
+    let y = normal(4, [256, 16]).put(mesh, p!["batch", "embed"]);
     let step = jit(step);
     let lowered = step.lower((&w, &x, &y))?;
     if print {

@@ -129,7 +129,7 @@ fn collectives() -> Result<()> {
     });
     // Each step reads the sum of the step before.
     let reads = jit(|x: &Array| {
-        let (_, sum) = fori_loop(0..10, (x, 0.0f32), |_, (x, sum)| (0.5 * &x - sum, x.sum(..)));
+        let (_, sum) = fori_loop(0..10, (x, 0.0f32), |_, (x, sum)| (0.5 * &x + 0.01 * sum, x.sum(..)));
         sum
     });
     println!("{}", adds.lower(&x)?.collectives());

@@ -443,10 +443,10 @@ fn wrong_arguments_of_constructors_are_errors_of_use() -> Result<()> {
         (optim::sgd(optim::join_schedules([optim::constant_schedule(1.0)], [3])), "1 schedules"),
         (optim::adam(0.1).slot_dtype(I32), "slots are floats"),
     ] {
-        let error = opt.init(&w).unwrap_err().to_string();
+        let error = opt.init(&w).unwrap_err().unquoted();
         assert!(error.contains(text) && error.contains("optim.rs"), "{error}");
         let wrapped = optim::chain([optim::clip(1.0), optim::masked(opt, |_, _| true)]);
-        assert_eq!(wrapped.init(&w).unwrap_err().to_string(), error);
+        assert_eq!(wrapped.init(&w).unwrap_err().unquoted(), error);
     }
     // a rate beyond the end of its schedule has the value at the end
     assert_eq!(optim::linear_schedule(1.0, 0.5, 0).at(9).item::<f32>()?, 1.0);

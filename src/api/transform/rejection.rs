@@ -125,11 +125,9 @@ impl Key {
     fn gamma_samples(&self, ty: ArrayType, a: impl Operand, space: Space, call: CallSite<'_>) -> Array {
         ok_or_return!(check_floats(&ty, call));
         let (rank, dtype) = (ty.rank(), ty.dtype);
-        let keys = self.split_into(ArrayType { dtype: DType::Key, ..ty.clone() }, call);
         let a = Array::full(ty, a).stop_gradient();
-        if a.type_ref().is_err() {
-            return a;
-        }
+        let Ok(ty) = a.type_ref() else { return a };
+        let keys = self.split_into(ArrayType { dtype: DType::Key, ..ty.clone() }, call);
         for_each_element(rank, keys, a, &|key, a| gamma_sample(&key, &a, space, dtype))
     }
     /// Counts how many uniform numbers have a product above e^−λ (Knuth's algorithm).

@@ -335,8 +335,8 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
     /// [`Lockstep`](crate::EngineKind::Lockstep). Ordinary calls do not read the clock.
     ///
     /// # Errors
-    /// Returns the errors of [`call`](Compiled::call), and [`ErrorKind::Unsupported`] if the engine
-    /// does not record times.
+    /// Returns the errors of [`call`](Compiled::call), and
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the engine does not record times.
     ///
     /// ```
     /// use atmesh::prelude::*;

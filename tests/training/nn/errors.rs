@@ -1,5 +1,6 @@
 //! Wrong operands are errors that name the function, the operands and the fix.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::nn::{self, AttentionOptions, BatchStats, NormOptions, Rope, init};
 use atmesh::prelude::*;
 
@@ -14,7 +15,7 @@ fn refused(y: Array, op: &str, words: &[&str]) {
     assert_eq!(error.diagnostics()[0].op, op, "{error}");
     let location = error.diagnostics()[0].location.expect("a location");
     assert!(location.file().ends_with("errors.rs"), "{error}");
-    let text = error.to_string();
+    let text = error.unquoted();
     assert!(words.iter().all(|w| text.contains(w)), "{words:?} in\n{text}");
 }
 

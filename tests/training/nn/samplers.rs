@@ -1,6 +1,7 @@
 //! Samplers against JAX's draws.
 
 use super::{agrees, agrees_within, numbers};
+use crate::error_checks::Unquoted as _;
 use atmesh::prelude::*;
 use atmesh::random::ChoiceOptions;
 
@@ -74,7 +75,7 @@ fn wrong_arguments() {
         (key.choice_with(&x, [2], ChoiceOptions::default().dim(1)), ["choice_with", "no dimension 1"]),
         (key.gamma([2], Array::ones([3])), ["full", "float32[3]"]),
     ] {
-        let error = y.ty().unwrap_err().to_string();
+        let error = y.ty().unwrap_err().unquoted();
         assert!(words.iter().all(|w| error.contains(w)), "{words:?}: {error}");
     }
 }
