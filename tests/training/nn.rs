@@ -7,6 +7,7 @@ mod lookups;
 mod samplers;
 mod sharded;
 
+use crate::error_checks::Unquoted as _;
 use atmesh::nn::{self, AttentionOptions, BatchStats, Rope, init};
 use atmesh::prelude::*;
 use std::collections::HashMap;
@@ -232,6 +233,6 @@ fn policies_cast_floats_only() {
     let tree = (Array::ones([2]), Array::from([1, 2]), Key::new(0));
     let (x, i, k) = policy.cast_to_compute(&tree);
     assert_eq!(type_of((&x, &i, k.array())), "(bfloat16[2], int32[2], key<fry>[])");
-    let wrong = "params=float32,compute=half".parse::<nn::Policy>().unwrap_err().to_string();
+    let wrong = "params=float32,compute=half".parse::<nn::Policy>().unwrap_err().unquoted();
     assert!(wrong.contains("\"half\"") && wrong.contains("compute=bfloat16"), "{wrong}");
 }

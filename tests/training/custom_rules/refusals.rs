@@ -6,8 +6,8 @@ use expect_test::{ExpectFile, expect_file};
 
 /// Compares the error that the gradient carries with the expected text.
 fn refused(gradient: &Array, want: ExpectFile) {
-    let error = gradient.ty().expect_err("the rule does not fit").to_string();
-    want.assert_eq(&error);
+    let error = gradient.ty().expect_err("the rule does not fit");
+    want.assert_eq(&format!("{error}"));
 }
 
 #[test]
