@@ -276,8 +276,8 @@ pub fn exponential_decay_with(init: f64, steps: u64, rate: f64, options: Exponen
 
 /// Creates a schedule that rises from `init` to `peak` on a line, and then decays exponentially.
 ///
-/// `warmup` is the number of steps of the line. Then it is multiplied by `rate` in each `steps`
-/// steps, as by [`exponential_decay_with`].
+/// `warmup` is the number of steps of the line. After it, the value is multiplied by `rate` once
+/// every `steps` steps, as by [`exponential_decay_with`].
 ///
 /// ```
 /// use atmesh::optim::{ExponentialDecay, warmup_exponential_decay_schedule};

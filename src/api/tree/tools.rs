@@ -286,8 +286,9 @@ pub fn paths<T: Tree>(tree: &T) -> Vec<String> {
 ///
 /// An initial number has no element type until it meets an array: if `f` cannot combine it as
 /// float32, int32 or bool with the first array, it has the element type of that array. So a sum
-/// that starts at `0.0` is one of float64 if the tree is. For a tree without arrays the result is
-/// the number as float32, int32 or bool.
+/// that starts at `0.0` is one of float64 if the tree is. To find out, `f` is called once more with
+/// the first array, and that result is dropped. For a tree without arrays the result is the number
+/// as float32, int32 or bool.
 ///
 /// ```
 /// use atmesh::prelude::*;

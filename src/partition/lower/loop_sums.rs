@@ -19,8 +19,16 @@ use std::sync::Arc;
 /// `None` if there are none. Every variable must be placed. Bodies of `shard_map` are unchanged,
 /// because their collectives are those that the user called.
 pub(crate) fn defer_loop_sums(program: &Program) -> Option<Program> {
+    if !has_control(program) {
+        return None;
+    }
     let mut changed = program.clone();
     defer_in(&mut changed).then_some(changed)
+}
+
+/// Returns true if an equation of the program has nested programs.
+fn has_control(program: &Program) -> bool {
+    program.equations.iter().any(|e| matches!(e.op, Op::Control(_)))
 }
 
 /// Changes the program, innermost loops first. Returns true if anything changed.
@@ -32,20 +40,20 @@ fn defer_in(program: &mut Program) -> bool {
             continue;
         }
         for body in control.bodies_mut() {
-            if body.equations.iter().any(|e| matches!(e.op, Op::Control(_))) {
+            if has_control(body) {
                 any |= defer_in(Arc::make_mut(body));
             }
         }
         any |= match control {
             Control::Loop(Loop { body, fixed, carry, .. }) => {
                 let carries = 1 + *fixed..1 + *fixed + *carry;
-                defer_carries(body, carries, 0, |_| true)
+                defer_carries(body, carries, |_| true)
             }
             Control::While { cond, body, cond_fixed, body_fixed } => {
                 let carries = *body_fixed..body.inputs.len();
                 let (uses, first) = (count_uses(cond), *cond_fixed);
                 let unread = |k: usize| uses[cond.inputs[first + k].index()] == 0;
-                defer_carries(body, carries, 0, unread)
+                defer_carries(body, carries, unread)
             }
             _ => false,
         };
@@ -53,31 +61,31 @@ fn defer_in(program: &mut Program) -> bool {
     any
 }
 
-/// Makes carries of a loop body partial where possible. The carries are these inputs, and the
-/// results from `first_result` on. `may_defer` says whether a carry is unread outside of the body.
+/// Makes carries of a loop body partial where possible. The carries are these inputs, and the first
+/// results. `may_defer` says whether a carry is unread outside of the body.
 fn defer_carries(
     body: &mut Arc<Program>,
     carries: std::ops::Range<usize>,
-    first_result: usize,
     may_defer: impl Fn(usize) -> bool,
 ) -> bool {
-    let mut any = false;
+    let mut deferred: Vec<(PartialValues, SubAxes)> = Vec::new();
+    let mut finder = SumFinder::new(body);
     for (k, input) in carries.enumerate() {
-        let (carry, Input::Var(next)) = (body.inputs[input], &body.outputs[first_result + k]) else {
-            continue;
-        };
+        let (carry, Input::Var(next)) = (body.inputs[input], &body.outputs[k]) else { continue };
         if carry == *next || !may_defer(k) {
             continue;
         }
-        let found = SumFinder::new(body, Some(carry)).partial_values(*next);
-        let Some((found, axes)) = found.and_then(|f| f.axes.clone().map(|axes| (f, axes))) else { continue };
-        if !found.vars.contains(&carry) || found.vars.iter().any(|v| is_split(body, *v, &axes)) {
-            continue;
+        finder.carry = Some(carry);
+        let Some(mut found) = finder.partial_values(*next) else { continue };
+        let Some(axes) = found.axes.take() else { continue };
+        if found.vars.contains(&carry) && !found.is_split(body, &axes) {
+            deferred.push((found, axes));
         }
-        found.apply(Arc::make_mut(body), &axes);
-        any = true;
     }
-    any
+    for (found, axes) in &deferred {
+        found.apply(Arc::make_mut(body), axes);
+    }
+    !deferred.is_empty()
 }
 
 /// The values of a program that become partial together.
@@ -108,6 +116,18 @@ impl PartialValues {
         placement.is_none_or(|p| p.partial.is_empty()).then(|| self.vars.push(v))?;
         Some(self)
     }
+    /// Returns true if a dimension of one of the values is split over any of these sub-axes.
+    fn is_split(&self, program: &Program, axes: &SubAxes) -> bool {
+        let split = |v: &Var| {
+            let placement = program.vars[v.index()].placement.as_ref();
+            placement.is_some_and(|p| p.dims.iter().any(|d| !intersection(d, axes).is_empty()))
+        };
+        let split_in_call = |(k, inner): &(usize, PartialValues)| match &program.equations[*k].op {
+            Op::Control(Control::Jit { body, .. }) => inner.is_split(body, axes),
+            _ => false,
+        };
+        self.vars.iter().any(split) || self.calls.iter().any(split_in_call)
+    }
     /// Makes the values partial over these sub-axes.
     fn apply(&self, program: &mut Program, axes: &SubAxes) {
         for v in &self.vars {
@@ -129,7 +149,7 @@ impl PartialValues {
 /// Finds the sums over devices that a value is computed from by linear operations.
 struct SumFinder<'a> {
     program: &'a Program,
-    /// The carry, which may be partial. `None` in the body of a call.
+    /// The carry, which may become partial. `None` in the body of a call.
     carry: Option<Var>,
     /// The equation that computes each variable.
     producers: Vec<Option<usize>>,
@@ -138,12 +158,12 @@ struct SumFinder<'a> {
 }
 
 impl<'a> SumFinder<'a> {
-    fn new(program: &'a Program, carry: Option<Var>) -> SumFinder<'a> {
+    fn new(program: &'a Program) -> SumFinder<'a> {
         let mut producers = vec![None; program.vars.len()];
         for (k, e) in program.equations.iter().enumerate() {
             e.outputs.iter().for_each(|v| producers[v.index()] = Some(k));
         }
-        SumFinder { program, carry, producers, uses: count_uses(program) }
+        SumFinder { program, carry: None, producers, uses: count_uses(program) }
     }
 
     /// Returns the values that become partial if `v` does.
@@ -164,7 +184,7 @@ impl<'a> SumFinder<'a> {
             Op::Control(Control::Jit { body, .. }) => {
                 let result = e.outputs.iter().position(|o| *o == v)?;
                 let Input::Var(inner) = body.outputs[result] else { return None };
-                let inner = SumFinder::new(body, None).partial_values(inner)?;
+                let inner = SumFinder::new(body).partial_values(inner)?;
                 PartialValues { axes: inner.axes.clone(), vars: Vec::new(), calls: vec![(k, inner)] }
             }
             Op::Control(Control::Loop(l)) => {
@@ -263,12 +283,6 @@ impl<'a> SumFinder<'a> {
         }
         Some(in_device_order(axes))
     }
-}
-
-/// Returns true if a dimension of the variable is split over any of these sub-axes.
-fn is_split(program: &Program, v: Var, axes: &SubAxes) -> bool {
-    let placement = program.vars[v.index()].placement.as_ref();
-    placement.is_some_and(|p| p.dims.iter().any(|d| !intersection(d, axes).is_empty()))
 }
 
 /// Returns the number of times that equations and results read each variable.
