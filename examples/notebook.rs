@@ -163,9 +163,9 @@ fn training() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
     let data = p!["X", _];
 
-    let key = Key::new(1701);
-    let x = key.normal([batch, dim]);
-    let w_true = key.normal([dim, 1]);
+    let [xk, wk] = Key::new(1701).split();
+    let x = xk.normal([batch, dim]);
+    let w_true = wk.normal([dim, 1]);
     let y = x.dot(&w_true).gt(0).astype(F32);
     let (x, y) = (x.put(&mesh, data), y.put(&mesh, data));
 

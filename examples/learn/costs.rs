@@ -1,9 +1,12 @@
 use atmesh::Lowered;
+use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
     println!("== formulas");
     formulas()?;
+    println!("== exchange");
+    exchange()?;
     println!("== time");
     time();
     println!("== roofline");
@@ -72,6 +75,23 @@ fn formulas() -> Result<()> {
 }
 // ANCHOR_END: formulas
 
+// ANCHOR: exchange
+/// Plans an all-to-all of 1 GiB on a switch and on a ring.
+fn exchange() -> Result<()> {
+    let (switch, ring) = (Machine::new("switch"), Machine::new("ring"));
+    let (switch, ring) = (switch.links(Link::switch(100e9)), ring.links(Link::ring(100e9)));
+    for devices in [4, 16, 64] {
+        let mesh = Mesh::without_devices([("X", devices)])?;
+        let x = F32.array_type([1 << 14, 1 << 14]).on(&mesh, p!["X", _]);
+        let turn = jit(|x: &Array| x.reshard(p![_, "X"])).lower(x)?;
+        let ms = |machine| turn.plan(machine).map(|plan| 1e3 * plan.collective_seconds());
+        let bytes = turn.collectives().bytes() >> 20;
+        println!("{devices:2} devices: {bytes:3} MiB, {:.2} ms and {:.2} ms", ms(&switch)?, ms(&ring)?);
+    }
+    Ok(())
+}
+// ANCHOR_END: exchange
+
 // ANCHOR: time
 /// Returns seconds: the latency `alpha` per message plus bytes divided by bandwidth.
 fn seconds(bytes: f64, messages: f64) -> f64 {
@@ -118,22 +138,28 @@ fn roofline() {
 // ANCHOR_END: roofline
 
 // ANCHOR: bound
-/// Compares the time to gather sharded weights with that of the product, for 64 devices.
+/// Bytes per second from GPUs of other nodes.
+const NETWORK: f64 = 50e9;
+
+/// Compares the time to gather sharded weights with that of the product.
 fn bound() -> Result<()> {
-    let (devices, d, f) = (64, 4096, 16384);
-    let mesh = Mesh::without_devices([("X", devices)])?;
+    let (d, f) = (4096, 16384);
     let layer = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![])));
-    for rows in [512, 2048, 8192] {
-        let x = BF16.array_type([rows * devices, d]).on(&mesh, p!["X", _]);
-        let w = BF16.array_type([d, f]).on(&mesh, p!["X", _]);
-        let moved = layer.lower((x, w))?.collectives().bytes() as f64 / LINKS;
-        let product = 2.0 * (rows * d * f) as f64 / FLOPS;
-        let bound = if product > moved { "arithmetic" } else { "communication" };
-        println!(
-            "{rows:5} rows per device: product {:5.0} µs, gather {:4.0} µs: bound by {bound}",
-            product * 1e6,
-            moved * 1e6
-        );
+    for (devices, rate) in [(8, LINKS), (64, NETWORK)] {
+        let mesh = Mesh::without_devices([("X", devices)])?;
+        println!("{devices} devices at {} GB/s: {:.0} operations in the time of a byte", rate / 1e9, FLOPS / rate);
+        for rows in [512, 2048, 8192, 32768] {
+            let x = BF16.array_type([rows * devices, d]).on(&mesh, p!["X", _]);
+            let w = BF16.array_type([d, f]).on(&mesh, p!["X", _]);
+            let moved = layer.lower((x, w))?.collectives().bytes() as f64 / rate;
+            let product = 2.0 * (rows * d * f) as f64 / FLOPS;
+            let bound = if product > moved { "arithmetic" } else { "communication" };
+            println!(
+                "{rows:5} rows per device: product {:4.0} µs, gather {:4.0} µs: bound by {bound}",
+                product * 1e6,
+                moved * 1e6
+            );
+        }
     }
     Ok(())
 }

@@ -32,9 +32,9 @@ fn rows() -> Result<()> {
     let ids = Array::from([3, 0, 3, -1, 9]);
     let (row, two, many) = f.call((&table, &Array::from(1), &ids))?;
     println!("{row}\n{two}\n{many}");
-    // Reading past the end gives NaN; with `Clip` it gives the nearest row.
-    let options = || IndexOptions::default().mode(IndexMode::Clip);
-    println!("{}", table.take_with(&ids, 0, options()));
+    // `take` returns the minimum for a row past the end; with `Clip`, it returns the nearest row.
+    let (past, options) = (Array::from([3, 9]), IndexOptions::default().mode(IndexMode::Clip));
+    println!("{}\n{}", table.take(&past, 0), table.take_with(&past, 0, options));
     Ok(())
 }
 // ANCHOR_END: rows

@@ -1,4 +1,4 @@
-use atmesh::{Collectives, CheckpointPolicy, Phase, checkpoint_with};
+use atmesh::{CheckpointPolicy, Phase, checkpoint_with};
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 
@@ -75,28 +75,25 @@ fn holds() -> Result<()> {
 // ANCHOR_END: holds
 
 // ANCHOR: which
-/// Returns the seconds of a step on one device, by the formulas of the chapter on costs.
-fn seconds(all: &Collectives, operations: f64) -> (f64, f64) {
-    (operations / 989e12, all.bytes() as f64 / 450e9)
-}
-
+/// Plans a step on meshes of the same 65,536 devices.
 fn which() -> Result<()> {
     let (tokens, d, f) = (4 << 20, 16384, 65536);
-    for (data, model) in [(16384, 4), (4096, 16), (1024, 64), (256, 256)] {
+    // Nodes of eight share a switch, and other nodes are reached over the network.
+    let machine = Machine::h100().nodes(8, Link::NVLINK_4, Link::switch(50e9).latency(1e-5));
+    for (data, model) in [(16384, 4), (8192, 8), (4096, 16), (1024, 64), (256, 256)] {
         let mesh = Mesh::without_devices([("data", data), ("model", model)])?;
         let x = BF16.array_type([tokens, d]).on(&mesh, p!["data", _]);
         let up = BF16.array_type([d, f]).on(&mesh, p![_, "model"]);
         let down = BF16.array_type([f, d]).on(&mesh, p!["model", _]);
         let step =
             jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
-        let lowered = step.lower((x, up, down))?;
-        let operations = 6.0 * (tokens as f64) * 2.0 * (d as f64) * (f as f64) / 65536.0;
-        let (compute, moved) = seconds(lowered.collectives(), operations);
+        let plan = step.lower((x, up, down))?.plan(&machine)?;
         println!(
-            "{data:5} × {model:3}: {:6.2} GiB per device, arithmetic {:5.1} ms, communication {:6.1} ms",
-            lowered.collectives().peak_bytes() as f64 / (1u64 << 30) as f64,
-            1e3 * compute,
-            1e3 * moved
+            "{data:5} × {model:3}: {:5.2} GiB per device, kernels {:4.1} ms, collectives {:4.1} ms, a step {:4.1} ms",
+            plan.peak_bytes() as f64 / (1u64 << 30) as f64,
+            1e3 * plan.kernel_seconds(),
+            1e3 * plan.collective_seconds(),
+            1e3 * plan.seconds()
         );
     }
     Ok(())

@@ -3,6 +3,7 @@
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 
+mod book_tables;
 mod calling_convention;
 mod compiled_once;
 mod diagnostics;
