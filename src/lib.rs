@@ -410,6 +410,11 @@ mod readme {}
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
 
+/// Tests the recipes of the book's cookbook.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/cookbook.md")]
+mod cookbook_page {}
+
 /// Tests the programs on the book's page on layers and losses.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/layers.md")]

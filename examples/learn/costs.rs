@@ -147,7 +147,11 @@ fn bound() -> Result<()> {
     let layer = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![])));
     for (devices, rate) in [(8, LINKS), (64, NETWORK)] {
         let mesh = Mesh::without_devices([("X", devices)])?;
-        println!("{devices} devices at {} GB/s: {:.0} operations in the time of a byte", rate / 1e9, FLOPS / rate);
+        println!(
+            "{devices} devices at {} GB/s: {:.0} operations in the time of a byte",
+            rate / 1e9,
+            FLOPS / rate
+        );
         for rows in [512, 2048, 8192, 32768] {
             let x = BF16.array_type([rows * devices, d]).on(&mesh, p!["X", _]);
             let w = BF16.array_type([d, f]).on(&mesh, p!["X", _]);

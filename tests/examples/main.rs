@@ -10,6 +10,7 @@
 //! also generated from output.
 
 mod built;
+mod figures;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
