@@ -410,6 +410,20 @@ mod readme {}
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
 
+/// Tests the programs on the book's pages for users of other libraries.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/pytorch.md")]
+mod pytorch_page {}
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/mpi.md")]
+mod mpi_page {}
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/reactant.md")]
+mod reactant_page {}
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/numpy.md")]
+mod numpy_page {}
+
 /// Tests the recipes of the book's cookbook.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/cookbook.md")]

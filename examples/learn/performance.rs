@@ -58,7 +58,7 @@ fn types() -> Result<()> {
         x.square().sum(..)
     });
     for n in [5, 6, 7, 8] {
-        f.call(Array::ones([n]))?;
+        let _ = f.call(Array::ones([n]))?;
     }
     println!("exact sizes: {} programs", traces.replace(0));
     let padded = jit(|x: &Array| {
@@ -66,7 +66,7 @@ fn types() -> Result<()> {
         x.square().sum(..)
     });
     for n in [5, 6, 7, 8] {
-        padded.call(Array::ones([n]).pad(0.0, [(0, 8 - n as i64, 0)]))?;
+        let _ = padded.call(Array::ones([n]).pad(0.0, [(0, 8 - n as i64, 0)]))?;
     }
     println!("padded:      {} programs", traces.get());
     Ok(())

@@ -297,6 +297,26 @@ fn packages() {
         .derivative(|ins, outs, cts| vec![&cts[0] * &ins[0], &outs[0] * &ins[1]]);
 }
 
+fn as_in_pytorch_and_numpy(x: Array, y: Array, a: Array, c: Array, i: Array, n: usize) -> Result<()> {
+    Mesh::new([("X", 8)])?;
+    let _ = (p!["X", "Y"], p![("X", "Y"), _], p![; U: "X"]);
+    let (v, b) = (y.clone(), y.clone());
+    let _ = (x.astype(BF16), x.item::<f32>()?, x.reshape([2, 3]), x.reshape([2, n]), x.transpose([1, 0]));
+    let _ = (x.expand_dims(0), x.slice(ix![.., 0]), x.slice(ix![..; 2]), x.t(), x.clamp(0.0, 1.0));
+    let _ = (x.dtype()?, x.size()?, x.sum(Dims::keep(0)), x.at(ix![&i]).set(v));
+    let _ = (x.matmul(&y), einsum("ij,jk->ik", [&x, &y]), x.dot(&y));
+    let params = vec![x.clone()];
+    let like = params.clone();
+    tree::save_npy(&params, "folder")?;
+    let _ = tree::load_npy(&like, "folder")?;
+    let v = b.clone();
+    let _ = x + v;
+    let larger = |a: &Array, b: &Array| a.maximum(b);
+    let _ = (larger(&a, &b), c);
+    let _ = (Array::zeros([2, 3]), Array::ones([2]), Array::full([2], 7), Array::arange(0..5));
+    Ok(())
+}
+
 /// Removes white space, and the commas that rustfmt adds at ends of lists.
 fn dense(code: &str) -> String {
     let dense: String = code.chars().filter(|c| !c.is_whitespace()).collect();
@@ -348,8 +368,15 @@ fn code_in_tables_compiles() {
         "tracing",
     ];
     let code = dense(include_str!("book_tables.rs").split("/// Removes white space").next().unwrap());
-    let pages = [include_str!("../../book/src/jax.md"), include_str!("../../book/src/reactant.md")];
-    let cells: Vec<String> = pages.iter().flat_map(|page| column(page, 2)).collect();
+    let pages = [
+        include_str!("../../book/src/jax.md"),
+        include_str!("../../book/src/reactant.md"),
+        include_str!("../../book/src/pytorch.md"),
+        include_str!("../../book/src/numpy.md"),
+        include_str!("../../book/src/mpi.md"),
+    ];
+    let mut cells: Vec<String> = pages.iter().flat_map(|page| column(page, 2)).collect();
+    cells.extend(column(pages[4], 3));
     assert!(cells.len() > 250, "{} cells", cells.len());
     let missing = cells.iter().filter(|cell| !OTHER.contains(&&***cell) && !has(&code, &dense(cell)));
     let missing: Vec<&String> = missing.collect();
