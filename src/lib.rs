@@ -412,6 +412,9 @@ mod vmap_page {}
 
 /// Tests the programs on the book's pages for users of other libraries.
 #[cfg(doctest)]
+#[doc = include_str!("../book/src/jax.md")]
+mod jax_page {}
+#[cfg(doctest)]
 #[doc = include_str!("../book/src/pytorch.md")]
 mod pytorch_page {}
 #[cfg(doctest)]
