@@ -7,8 +7,8 @@ fn main() -> Result<()> {
     gradient()?;
     println!("== table");
     table()?;
-    println!("== types");
-    types()?;
+    println!("== together");
+    together()?;
     println!("== parallel");
     parallel()?;
     println!("== pull");
@@ -81,17 +81,17 @@ fn table() -> Result<()> {
 }
 // ANCHOR_END: table
 
-// ANCHOR: types
-fn types() -> Result<()> {
+// ANCHOR: together
+fn together() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    for spec in [p!["X"], p![_], p![_; R: "X"], p![_; U: "X"]] {
-        let x = Array::ones([4]).put(&mesh, spec);
-        let g = grad(&x, |x| (&x + &x).reshard(p![]).sum(..));
-        println!("{:15} → {}", type_of(&x).to_string(), type_of(&g));
-    }
+    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
+    let factor = Array::from(2.0f32).put(&mesh, p![]);
+    let f = |(x, factor): (Array, Array)| (x * factor).sum(..);
+    let (value, (by_x, by_factor)) = value_and_grad((&x, &factor), f);
+    println!("{value}; {} and {}: {by_factor}", type_of(&by_x), type_of(&by_factor));
     Ok(())
 }
-// ANCHOR_END: types
+// ANCHOR_END: together
 
 // ANCHOR: parallel
 /// Finds the one all-reduce of data parallelism: it sums the gradient of the shared weights.
