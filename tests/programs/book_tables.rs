@@ -317,6 +317,54 @@ fn as_in_pytorch_and_numpy(x: Array, y: Array, a: Array, c: Array, i: Array, n: 
     Ok(())
 }
 
+fn debugging(x: Array, row: usize) -> Result<()> {
+    let f = jit(of);
+    let _ = (f.lower(&x)?.collectives(), f.explain(&x, row)?, f.lower(&x)?.memory(), x.is_finite());
+    Ok(())
+}
+
+#[cfg(feature = "typed")]
+mod with_types {
+    use atmesh::prelude::{Array, Dims, ix, jit, p};
+    use atmesh::typed::prelude::*;
+
+    mesh! { struct Pod { X: 8 } }
+
+    fn untyped(x: Array) {
+        let _ = (x.sum(1), x.softmax(-1), x.mean(Dims::keep(1)), x.transpose([1, 0]), x.psum("X"));
+        let _ = (x.reshard(p!["X", _]), x.reshape([4, 32]), x.slice(ix![.., 0..4]));
+        let _ = jit(|x: &Array| x.relu());
+    }
+
+    fn typed(x: T![f32; 8, 16]) {
+        let _ = (x.sum(D1), x.softmax(D1), x.mean(keep(D1)), x.transpose((D1, D0)), x.t());
+        let _: T![f32; 8@X, 16] = x.reshard(P![X, _]);
+        let _ = x.reshape::<S![4, 32]>();
+        let _: T![f32; 8, 4] = x.slice::<N![0], N![4], _>(D1);
+        let _ = jit(|x: T![f32; 8@X]| x.relu());
+    }
+
+    fn on_a_device(x: T![f32; 1; V: X]) {
+        let _ = x.psum(X);
+    }
+
+    fn splits<B: Size, D: ProductIs<H, K>, H: Size, K: Size>(x: T![f32; B, D@X])
+    where
+        H: SplitsOver<X>,
+    {
+        let _: T![f32; B, H@X, K] = x.split_dim::<H, K, _>(D1);
+    }
+
+    fn concatenates<A: AddSize<B, Out = C>, B: Size, C: Size>() {}
+    fn merges<A: MulSize<B, Out = C>, B: Size, C: Size>() {}
+
+    fn reshapes<B: Size>()
+    where
+        S![B, 6]: ReshapesTo<S![B, 2, 3]>,
+    {
+    }
+}
+
 /// Removes white space, and the commas that rustfmt adds at ends of lists.
 fn dense(code: &str) -> String {
     let dense: String = code.chars().filter(|c| !c.is_whitespace()).collect();
@@ -368,15 +416,18 @@ fn code_in_tables_compiles() {
         "tracing",
     ];
     let code = dense(include_str!("book_tables.rs").split("/// Removes white space").next().unwrap());
-    let pages = [
-        include_str!("../../book/src/jax.md"),
-        include_str!("../../book/src/reactant.md"),
-        include_str!("../../book/src/pytorch.md"),
-        include_str!("../../book/src/numpy.md"),
-        include_str!("../../book/src/mpi.md"),
+    let pages: [(&str, &[usize]); 8] = [
+        (include_str!("../../book/src/jax.md"), &[2]),
+        (include_str!("../../book/src/reactant.md"), &[2]),
+        (include_str!("../../book/src/pytorch.md"), &[2]),
+        (include_str!("../../book/src/numpy.md"), &[2]),
+        (include_str!("../../book/src/mpi.md"), &[2, 3]),
+        (include_str!("../../book/src/debugging.md"), &[2]),
+        (include_str!("../../book/src/collectives.md"), &[5]),
+        (include_str!("../../book/src/typed.md"), &[1, 2]),
     ];
-    let mut cells: Vec<String> = pages.iter().flat_map(|page| column(page, 2)).collect();
-    cells.extend(column(pages[4], 3));
+    let cells = pages.iter().flat_map(|(page, columns)| columns.iter().flat_map(|at| column(page, *at)));
+    let cells: Vec<String> = cells.collect();
     assert!(cells.len() > 250, "{} cells", cells.len());
     let missing = cells.iter().filter(|cell| !OTHER.contains(&&***cell) && !has(&code, &dense(cell)));
     let missing: Vec<&String> = missing.collect();
