@@ -102,6 +102,7 @@ pub struct Collective {
 
 /// The collectives of a program, in order, and its peak memory.
 #[derive(Clone, Debug, Default)]
+#[doc(alias("CommDebugMode"))]
 pub struct Collectives {
     /// The collectives, in program order.
     pub(crate) list: Vec<Collective>,

@@ -329,6 +329,7 @@ impl Array {
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("all_gather_into_tensor"))]
     #[track_caller]
     pub fn all_gather(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("all_gather");
@@ -352,7 +353,7 @@ impl Array {
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias("reduce_scatter"))]
+    #[doc(alias("reduce_scatter", "reduce_scatter_tensor"))]
     #[track_caller]
     pub fn psum_scatter(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("psum_scatter");
@@ -376,6 +377,7 @@ impl Array {
     /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, x.to_vec::<i32>()?);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("all_to_all_single"))]
     #[track_caller]
     pub fn all_to_all(&self, axes: impl Into<Axes>, split_concat: AllToAll) -> Array {
         let call = CallSite::here("all_to_all");

@@ -181,7 +181,7 @@ impl Array {
     /// assert_eq!((x.shape(), x[[1, 2]]), (&[2, 3][..], 5));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias("device_get", "full_tensor"))]
+    #[doc(alias("device_get", "full_tensor", "numpy"))]
     #[track_caller]
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
         let location = Location::caller();

@@ -45,6 +45,7 @@ impl Key {
     /// assert_eq!(Key::new(42).data().to_vec::<u32>()?, [0, 42]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("manual_seed"))]
     pub fn new(seed: u64) -> Key {
         // word 0 of the key is the upper half of the seed, but is stored in the lower half
         let words = seed.rotate_left(32);

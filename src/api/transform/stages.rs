@@ -350,6 +350,7 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
     /// println!("{timeline}");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("profiler"))]
     #[track_caller]
     pub fn profile<A: CallArgs<I>>(&self, args: A) -> Result<(O, Timeline)> {
         let location = Location::caller();
