@@ -7,6 +7,7 @@ pub(crate) mod transpose_products;
 
 mod access;
 mod control;
+mod equal_reductions;
 
 mod gather_scatter;
 mod reduction;
@@ -304,6 +305,9 @@ impl<'p> ProgramLowering<'p> {
     /// Removes operations without uses, counts the uses of values, and transposes matmuls.
     fn finish(&mut self) {
         let f = &mut self.program;
+        if HAS_FAST_PATHS {
+            equal_reductions::merge_equal_reductions(f);
+        }
         f.count_uses();
         let mut keep = vec![true; f.ops.len()];
         for (k, item) in f.ops.iter().enumerate().rev() {
