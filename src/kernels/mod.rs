@@ -40,6 +40,7 @@ mod tests;
 mod vector_math;
 pub(crate) mod weighted_rows;
 mod weighted_sum;
+mod window_lines;
 
 pub use copy::{copy, copy_slice};
 pub use elementwise::fence;
@@ -57,6 +58,7 @@ pub use short_rows::{
 };
 pub use sorted_scatter::{AddCursor, AddSorted, SortedUpdatesView};
 pub use weighted_sum::{MAX_TERMS, MIN_TERMS as FEWEST_TERMS, TermFactors, WeightedSumKernel};
+pub use window_lines::{WindowLine, WindowLineKernel, find_steps, place_at_steps};
 
 #[cfg(test)]
 use crate::core::types::Scalar;

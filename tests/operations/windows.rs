@@ -156,6 +156,166 @@ fn windows_of(taps: [usize; 2], strides: [usize; 2], low: [i64; 2], count: [usiz
     all
 }
 
+/// The windows of one dimension: size, stride, dilation and padding.
+type Along = (usize, usize, usize, (usize, usize));
+
+/// Returns the gradient of `sum(window_max · weights)` by the definition, and the number of
+/// windows, over dimensions 1 and 2 of an array of these sizes. The last dimension has no windows.
+/// Sums are rounded to float32.
+fn gradient_of_extremes(
+    [p, h, w, c]: [usize; 4],
+    [a, b]: [Along; 2],
+    x: &[f64],
+    weight: impl Fn(usize) -> f64,
+) -> (Vec<f64>, [usize; 2]) {
+    let count = |n: usize, (taps, stride, dilation, (low, high)): Along| {
+        (n + low + high - (taps - 1) * dilation - 1) / stride + 1
+    };
+    let position = |j: usize, t: usize, n: usize, (_, stride, dilation, (low, _)): Along| {
+        (j * stride + t * dilation).checked_sub(low).filter(|k| *k < n)
+    };
+    let [m, n] = [count(h, a), count(w, b)];
+    let mut g = vec![0.0; x.len()];
+    for k in 0..p * m * n * c {
+        let (q, i, j, e) = (k / (m * n * c), k / (n * c) % m, k / c % n, k % c);
+        let steps = (0..a.0 * b.0).filter_map(|t| {
+            let (i, j) = (position(i, t / b.0, h, a)?, position(j, t % b.0, w, b)?);
+            Some(((q * h + i) * w + j) * c + e)
+        });
+        let first = steps.reduce(|a, b| if x[a].is_nan() || x[a] >= x[b] { a } else { b });
+        if let Some(first) = first {
+            g[first] = f64::from((g[first] + weight(k)) as f32);
+        }
+    }
+    (g, [m, n])
+}
+
+#[test]
+fn the_first_extreme_has_the_gradient_at_all_strides() -> Result<()> {
+    let whole = |n: usize| (n, n, 1, (0, 0));
+    let cases: [([usize; 4], [Along; 2]); 10] = [
+        ([3, 16, 16, 1], [whole(2); 2]),
+        ([2, 7, 9, 1], [whole(2), whole(3)]),
+        ([2, 9, 8, 1], [(2, 3, 1, (0, 0)), (1, 2, 1, (0, 0))]),
+        ([2, 9, 11, 1], [(2, 2, 1, (1, 1)), (2, 2, 1, (1, 0))]),
+        ([2, 9, 9, 1], [(3, 2, 1, (1, 1)); 2]),
+        ([1, 12, 13, 1], [(2, 4, 2, (0, 1)), (2, 3, 2, (1, 0))]),
+        ([1, 8, 5, 1], [(2, 2, 1, (0, 0)), (3, 1, 1, (1, 1))]),
+        ([2, 8, 6, 5], [whole(2); 2]),
+        ([2, 5, 7, 3], [(2, 2, 1, (1, 0)), (3, 3, 1, (0, 2))]),
+        ([1, 1, 40, 2], [whole(1), whole(2)]),
+    ];
+    for (sizes, along) in cases {
+        let count: usize = sizes.iter().product();
+        // many elements are equal, and some are NaN or zeros of both signs
+        let element = |k: usize| match k * 7 % 31 {
+            3 => f64::NAN,
+            5 => -0.0,
+            r => (r % 4) as f64,
+        };
+        let numbers: Vec<f64> = (0..count).map(element).collect();
+        let weight = |k: usize| [1.5, -0.0, -2.0, 0.25][k % 4] * (k % 5) as f64;
+        let (want, [m, n]) = gradient_of_extremes(sizes, along, &numbers, weight);
+        let weights: Vec<f64> = (0..sizes[0] * m * n * sizes[3]).map(weight).collect();
+        for dtype in [F32, F64, BF16] {
+            let x = Array::from(numbers.clone()).reshape(sizes).astype(dtype);
+            let weights = Array::from(weights.clone()).reshape([sizes[0], m, n, sizes[3]]).astype(dtype);
+            let step = |x: &Array, weights: &Array, last: bool| {
+                let [a, b] = along;
+                let list = |f: fn(Along) -> usize| {
+                    if last { vec![1, 1, f(a), f(b)] } else { vec![1, f(a), f(b), 1] }
+                };
+                let mut padding = vec![(0, 0), (a.3.0 as i64, a.3.1 as i64), (b.3.0 as i64, b.3.1 as i64)];
+                padding.insert(if last { 1 } else { 3 }, (0, 0));
+                let how = WindowOptions::default().strides(list(|w| w.1)).dilation(list(|w| w.2));
+                let how = how.padding(padding);
+                let (_, back) = vjp(x, |x: Array| x.window_max_with(list(|w| w.0), how.clone()));
+                back.call(weights)
+            };
+            let f = move |x: &Array, w: &Array| {
+                let turned = step(&x.moveaxis(3, 1), &w.moveaxis(3, 1), true);
+                (step(x, w, false), turned.moveaxis(1, 3))
+            };
+            let mesh = Mesh::auto([("X", 2), ("Y", 2)])?;
+            let split = |spec| (x.put(&mesh, spec), weights.clone());
+            let cases = [
+                (Lockstep, (x.clone(), weights.clone())),
+                (EngineKind::Reference, (x.clone(), weights.clone())),
+                (Lockstep, split(p!["X", "Y"])),
+                (Threads, split(p![_, "X", "Y"])),
+            ];
+            // the other types run on one of these, another one for each shape
+            let some = if dtype == F32 { 0..4 } else { sizes[1] % 4..sizes[1] % 4 + 1 };
+            for (engine, (x, w)) in cases.into_iter().skip(some.start).take(some.len()) {
+                let (first, turned) = jit(f).engine(engine).call((&x, &w))?;
+                for (g, name) in [(first, "last"), (turned, "first")] {
+                    let g = g.astype(F64).to_vec::<f64>()?;
+                    let same = g.iter().zip(&want).all(|(a, b)| a == b && a.is_sign_negative() == (*a < 0.0));
+                    assert!(same, "{sizes:?} by {along:?}, {dtype}, features {name}, {engine:?}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns `window_max` over dimensions 1 and 2.
+fn max_of_windows(x: &Array, along: [Along; 2]) -> Array {
+    let list = |f: fn(Along) -> usize| vec![1, f(along[0]), f(along[1]), 1];
+    let pads = along.map(|w| (w.3.0 as i64, w.3.1 as i64));
+    let how = WindowOptions::default().strides(list(|w| w.1)).dilation(list(|w| w.2));
+    x.window_max_with(list(|w| w.0), how.padding([(0, 0), pads[0], pads[1], (0, 0)]))
+}
+
+#[test]
+fn cotangents_of_strided_windows_are_added_in_their_order_in_any_fusion() -> Result<()> {
+    let cases: [([usize; 4], [Along; 2]); 4] = [
+        ([2, 11, 13, 1], [(3, 2, 1, (1, 1)); 2]),
+        ([2, 9, 7, 3], [(5, 2, 1, (2, 2)), (4, 2, 1, (1, 1))]),
+        ([2, 8, 14, 4], [(3, 1, 1, (1, 1)), (5, 2, 1, (2, 2))]),
+        ([1, 12, 12, 1], [(6, 2, 1, (0, 0)), (3, 2, 2, (2, 2))]),
+    ];
+    for (sizes, along) in cases {
+        // few maxima, so that they are in many windows
+        let numbers: Vec<f64> =
+            (0..sizes.iter().product()).map(|k| f64::from((k * k * 37 % 1009) as u16)).collect();
+        let weight = |k: usize| f64::from((0.1 + (k * 7919 % 104729) as f32) / 3.0);
+        let (want, [m, n]) = gradient_of_extremes(sizes, along, &numbers, weight);
+        let shape = [sizes[0], m, n, sizes[3]];
+        let weights: Vec<f64> = (0..shape.iter().product()).map(weight).collect();
+        let x = Array::from(numbers).reshape(sizes).astype(F32);
+        let weights = Array::from(weights).reshape(shape).astype(F32);
+        let back =
+            move |x: &Array, weights: &Array| vjp(x, |x: Array| max_of_windows(&x, along)).1.call(weights);
+        // the operands and the result are parts of others, transposed or broadcast
+        let views = move |x: &Array, weights: &Array| {
+            let cut = concat([weights, weights], 2).slice(ix![.., .., ..n as i64]);
+            let moved = back(&x.moveaxis(0, 2).moveaxis(2, 0), &cut).moveaxis(3, 1);
+            (
+                moved.moveaxis(1, 3),
+                back(x, &weights.pad(0.0, [(0, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 0)]).slice(ix![.., 1..])),
+            )
+        };
+        let mesh = Mesh::auto([("X", 2), ("Y", 2)])?;
+        let split = |spec| (x.put(&mesh, spec), weights.clone());
+        let cases = [
+            (Lockstep, (x.clone(), weights.clone())),
+            (Lockstep, split(p!["X", _, "Y"])),
+            (Threads, split(p![_, "X", "Y"])),
+        ];
+        for (engine, (x, w)) in cases {
+            let (cut, padded) = jit(views).engine(engine).call((&x, &w))?;
+            for (g, name) in
+                [(jit(back).engine(engine).call((&x, &w))?, "plain"), (cut, "cut"), (padded, "padded")]
+            {
+                let g = g.astype(F64).to_vec::<f64>()?;
+                assert_eq!(g, want, "{sizes:?} by {along:?}, {name}, {engine:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
     // Many elements are equal, and one is NaN.

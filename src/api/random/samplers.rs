@@ -5,13 +5,18 @@
 
 use super::{IntegerArrayType, Key};
 use crate::api::array::{Array, fits_dtype};
-use crate::api::trace::{apply1, poison};
+use crate::api::trace::{apply1, poison, run_fused};
 use crate::core::{ArrayType, DType, Scalar, TypePart};
 use crate::ir::{ops::random::RandomBits, program::CallSite};
+use crate::kernels::HAS_FAST_PATHS;
 use half::{bf16, f16};
 use std::f64::consts::SQRT_2;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The minimum number of elements that are drawn by one program. Fewer elements take less time than
+/// finding the program.
+const MIN_FUSED_ELEMENTS: usize = 1 << 14;
 
 /// The constants of a floating-point type that samplers need.
 pub(crate) struct FloatFormat {
@@ -263,23 +268,21 @@ impl Key {
         &self,
         ty: ArrayType,
         call: CallSite<'_>,
-        f: impl FnOnce(&dyn Fn(f64, f64) -> Array, &FloatFormat) -> Array,
+        f: impl Fn(&dyn Fn(f64, f64) -> Array, &FloatFormat) -> Array,
     ) -> Array {
         let dtype = ty.dtype;
         let of = ok_or_return!(check_floats(&ty, call));
         crate::api::array::create_sharded(ty, call, |ty| {
-            let uniform = |low: f64, high: f64| {
-                let bits = self.raw_bits(ArrayType { dtype: of.drawn_dtype, ..ty.clone() }, call);
-                let bits = if of.drawn_dtype == of.uint_dtype { bits } else { bits.astype(of.uint_dtype) };
-                let drawn = of.drawn_dtype.size() as u32 * 8;
-                // random mantissa bits make a float in [1, 2); subtract 1
-                let mantissa = bits.shift_right_logical(Scalar::from(drawn - of.mantissa_bits))
-                    | Scalar::from(of.one_bits);
-                let unit = mantissa.bitcast(dtype) - 1.0;
-                let (low, high) = (round_to_dtype(low, dtype), round_to_dtype(high, dtype));
-                (unit * round_to_dtype(high - low, dtype) + low).maximum(low)
+            let bits_of = |key: &Array| {
+                let ty = ArrayType { dtype: of.drawn_dtype, ..ty.clone() };
+                Key(key.clone()).raw_bits(ty, call)
             };
-            f(&uniform, &of)
+            let draw = |key: &Array| f(&|low, high| uniform_floats(bits_of(key), dtype, &of, low..high), &of);
+            let fused = match HAS_FAST_PATHS && ty.shape.num_elements() >= MIN_FUSED_ELEMENTS {
+                true => run_fused(self.array(), call, draw),
+                false => None,
+            };
+            fused.unwrap_or_else(|| draw(self.array()))
         })
     }
 }
@@ -292,6 +295,18 @@ pub(crate) fn check_floats(ty: &ArrayType, call: CallSite<'_>) -> Result<FloatFo
             .highlight(0, TypePart::Dtype);
         poison(call.error(fault, || vec![ty.to_string()]))
     })
+}
+
+/// Returns floats of type `dtype` that random bits make, uniformly distributed in a range.
+fn uniform_floats(bits: Array, dtype: DType, of: &FloatFormat, Range { start, end }: Range<f64>) -> Array {
+    let bits = if of.drawn_dtype == of.uint_dtype { bits } else { bits.astype(of.uint_dtype) };
+    let drawn = of.drawn_dtype.size() as u32 * 8;
+    // random mantissa bits make a float in [1, 2); subtract 1
+    let mantissa =
+        bits.shift_right_logical(Scalar::from(drawn - of.mantissa_bits)) | Scalar::from(of.one_bits);
+    let unit = mantissa.bitcast(dtype) - 1.0;
+    let (low, high) = (round_to_dtype(start, dtype), round_to_dtype(end, dtype));
+    (unit * round_to_dtype(high - low, dtype) + low).maximum(low)
 }
 
 /// Returns the largest value of an element type below `x`, which is a value of this type.

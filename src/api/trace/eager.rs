@@ -140,7 +140,16 @@ pub(crate) fn run_as_program(
 ) -> Result<Vec<Array>> {
     reject_in_device_code()?;
     inputs.iter().try_for_each(ArrayOrLiteral::check_concrete)?;
-    let ready = pipeline::compile_eager_cached(program(inputs, call, add)?, engine_for(inputs, call))?;
+    run_program(program(inputs, call, add)?, inputs, call)
+}
+
+/// Runs a program, whose inputs are the array operands.
+pub(super) fn run_program(
+    program: Program,
+    inputs: &[ArrayOrLiteral],
+    call: CallSite<'_>,
+) -> Result<Vec<Array>> {
+    let ready = pipeline::compile_eager_cached(program, engine_for(inputs, call))?;
     Ok(ready.call(&mut operand_data(inputs, false, call)?)?)
 }
 

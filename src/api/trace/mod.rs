@@ -45,7 +45,7 @@ pub(crate) use operand::ArrayOrLiteral;
 pub(crate) use record::user_location;
 pub(crate) use record::{
     OpenTrace, RecordedProgram, apply, apply_control, apply1, apply1_ref, build, carried_errors, innermost,
-    name_equation, poison, setting, tracing, type_here,
+    name_equation, poison, run_fused, setting, tracing, type_here,
 };
 pub(crate) use scope::in_call;
 pub use scope::named_scope;

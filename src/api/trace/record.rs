@@ -10,9 +10,10 @@
 
 use super::handle::{CaptureKey, CaptureTypeFn, Setting, Trace, TraceState, input_placement};
 use super::scope::{count_trace, current_scope, is_user_code};
-use super::{eager, operand::ArrayOrLiteral, what_if};
+use super::{device_code::runs_device_code, eager, operand::ArrayOrLiteral, what_if};
 use crate::api::trace::{Array, Repr};
 use crate::core::{ArrayType, Axes, DType, Error, ErrorKind, Fault, Mesh, Result, SourceLocation};
+use crate::exec::engine::EngineKind;
 use crate::ir::program::{Builder, CallSite, Control, Input, Placement, Prim, Primitive, Program, Value};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -364,6 +365,25 @@ pub(crate) fn build(
         Some(trace) => trace.emit(&args, trace.in_user_code(call), add),
         None => eager::run_as_program(&args, call, add).map_err(|e| call.locate(e)),
     }
+}
+
+/// Runs the operations that `f` applies to a concrete array as one program, outside of any trace.
+///
+/// Returns `None` if that is not possible, or if an operation is rejected. The caller then applies
+/// the operations one by one.
+pub(crate) fn run_fused(x: &Array, call: CallSite<'_>, f: impl FnOnce(&Array) -> Array) -> Option<Array> {
+    let (Repr::Concrete(_), Ok(ty)) = (x.repr(), x.type_ref()) else { return None };
+    if tracing() || runs_device_code() || EngineKind::default() == EngineKind::Xla {
+        return None;
+    }
+    let open = OpenTrace::new(Some(call.location)).ok()?;
+    let placement = input_placement(ty.rank(), x.concrete_sharding());
+    let made = f(&open.input(ty.clone(), Some(placement)));
+    let RecordedProgram { program, captures } = open.finish(&[made]).ok()?;
+    if !captures.is_empty() {
+        return None;
+    }
+    eager::run_program(program, &[x.into()], call).ok()?.pop()
 }
 
 fn arrays(inputs: &[ArrayOrLiteral]) -> impl Iterator<Item = &Array> {

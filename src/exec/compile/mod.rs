@@ -87,6 +87,7 @@ pub(crate) mod reduction;
 pub(crate) mod row_kernel;
 pub(crate) mod row_program;
 pub(crate) mod task_kernel;
+mod windows;
 
 pub(crate) use crate::partition::buffers::{self as ir, index, lower};
 pub(crate) use crate::partition::fusion;

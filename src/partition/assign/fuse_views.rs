@@ -1,7 +1,8 @@
 //! Fuses views: consumers of structural operations read through them.
 //! The result of such an operation is stored only if some consumer cannot read through it.
 
-use crate::core::util::small_sort;
+use crate::core::{DType, util::small_sort};
+use crate::ir::ops::windows::picked_step;
 use crate::ir::program::{Access, AccessPiece, LoopNest, Source};
 use crate::partition::draft::{Draft, DraftStep, FusedView};
 use crate::partition::program::{LocalStep, Slot, Step};
@@ -18,7 +19,8 @@ pub(crate) fn fuse_views(d: &mut Draft) -> Vec<Option<FusedView>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); d.slots.len()];
     let mut fixed = vec![false; d.slots.len()];
     for (k, item) in d.steps.iter().enumerate() {
-        let composes = item.step.loop_nest().is_some_and(|s| s.compute.has_affine_accesses());
+        let composes =
+            item.step.loop_nest().is_some_and(|s| s.compute.has_affine_accesses() && !places_elements(s));
         for s in item.step.inputs() {
             readers[s].push(k);
             fixed[s] |= !composes;
@@ -158,6 +160,13 @@ fn can_read_through(d: &Draft, step: &Step, slot: Slot, inner: &Access, extents:
     })
 }
 
+/// Returns true if a nest places elements of strided windows, which is an operation with its own
+/// order of addition if it is in this form. So its operands are stored, and its result is.
+fn places_elements(nest: &LoopNest) -> bool {
+    let strided = |read: &Access| read.pieces.iter().any(|p| p.ranges.iter().any(|range| range.step != 1));
+    matches!(nest.dtype, DType::F32 | DType::F64) && picked_step(nest).is_some() && strided(&nest.accesses[1])
+}
+
 /// Returns true if a reduction reads, along a loop, one piece after another without a position in
 /// any of them.
 ///
@@ -262,7 +271,8 @@ pub(crate) fn absorb_permutations(d: &mut Draft) {
 
 /// Returns true if a step can compute its result with permuted dimensions.
 fn can_permute(item: &DraftStep) -> bool {
-    let permutes = item.step.loop_nest().is_some_and(|s| s.compute.can_permute_loops());
+    let permutes =
+        item.step.loop_nest().is_some_and(|s| s.compute.can_permute_loops() && !places_elements(s));
     permutes && !item.info.constrained && item.info.user_collective.is_none()
 }
 

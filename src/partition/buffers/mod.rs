@@ -10,9 +10,11 @@ pub(crate) mod index;
 pub(crate) mod lower;
 mod print;
 mod value;
+mod window_op;
 
 pub(crate) use access_box::{AccessBox, CopyBox, OperandAccess, ShardBox};
 pub(crate) use value::{BufferValue, UseCount};
+pub(crate) use window_op::{WindowOp, WindowOpKind, WindowedDim};
 
 use self::index::{LoopVec, MAX_LOOPS, extents, row_major_strides};
 use crate::core::mesh::{Axes, Mesh};
@@ -270,6 +272,8 @@ pub(crate) enum BufferOp<'p> {
     GatherScatter(GatherScatterOp),
     /// A copy of strided boxes (`parts`) to a dense value `out`; elements in no box are `fill`.
     Pack { out: Slot, fill: Scalar, parts: Vec<CopyBox> },
+    /// The steps of windows, found or used to place elements.
+    Window(WindowOp),
     /// A loop with a known trip count.
     Loop(LoopOp<'p>),
     /// A loop that runs while a condition holds.
@@ -302,6 +306,7 @@ impl<'p> BufferOp<'p> {
             | BufferOp::RowKernel(_)
             | BufferOp::GatherScatter(_)
             | BufferOp::Pack { .. }
+            | BufferOp::Window(_)
             | BufferOp::Print { .. } => Vec::new(),
         }
     }
@@ -348,6 +353,7 @@ impl<'p> BufferOp<'p> {
                     parts.iter().filter_map(|p| if let Source::Value(s) = p.from { Some(s) } else { None }),
                 );
             }
+            BufferOp::Window(w) => v.extend(w.reads),
             BufferOp::Loop(l) => {
                 v.extend(l.fixed.iter().chain(&l.xs).map(|p| p.0).chain(l.carry.iter().map(|c| c.init)));
             }
@@ -381,6 +387,7 @@ impl<'p> BufferOp<'p> {
             | BufferOp::Reduction(ReductionOp { loops: ReductionLoops { out, .. }, .. })
             | BufferOp::Contraction(ReductionLoops { out, .. })
             | BufferOp::GatherScatter(GatherScatterOp { out, .. })
+            | BufferOp::Window(WindowOp { out, .. })
             | BufferOp::Pack { out, .. } => SmallVec::from_slice(&[*out]),
             BufferOp::RowKernel(l) => l.outs.iter().map(|o| o.out).collect(),
             BufferOp::Loop(l) => l.carry.iter().map(|c| c.result).chain(l.ys.iter().map(|y| y.1)).collect(),

@@ -30,6 +30,7 @@ impl BufferOp<'_> {
             BufferOp::RowKernel(r) => format!("row kernel {}", r.kernel.key()),
             BufferOp::GatherScatter(g) => if g.scatter.is_some() { "scatter" } else { "gather" }.into(),
             BufferOp::Pack { parts, .. } => format!("pack of {} boxes", parts.len()),
+            BufferOp::Window(w) => w.kind.name().into(),
             BufferOp::Loop(l) => format!("loop of {} iterations", l.length),
             BufferOp::While(_) => "while loop".into(),
             BufferOp::Branch(b) => format!("branch of {} programs", b.arms.len()),

@@ -239,6 +239,7 @@ impl FusionPlan<'_, '_> {
             BufferOp::GatherScatter(s) if s.scatter.is_some() => "scatter",
             BufferOp::GatherScatter(_) => "gather",
             BufferOp::Pack { .. } => "pack",
+            BufferOp::Window(w) => w.kind.name(),
             BufferOp::Loop(_) => "loop",
             BufferOp::While(_) => "while",
             BufferOp::Branch(_) => "branch",

@@ -1,8 +1,9 @@
 //! Lowers row kernels that run along one dimension after another, such as Fourier transforms.
 //!
-//! If a dimension of the row is split, each dimension becomes a step. Before the step of a split
-//! dimension, devices exchange blocks, so that another dimension is split instead: an all-to-all
-//! moves a fraction of what a gather of the rows moves.
+//! If a dimension of the row is split, or if there are few large rows, each dimension becomes a
+//! step, which the workers share. Before the step of a split dimension, devices exchange blocks, so
+//! that another dimension is split instead: an all-to-all moves a fraction of what a gather of the
+//! rows moves.
 
 use crate::core::{DType, Scalar};
 use crate::ir::program::{
@@ -13,6 +14,11 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lowering;
 use crate::partition::program::Slot;
 use std::sync::Arc;
+
+/// The minimum number of elements of a large row, in which the workers share each step.
+const LARGE_ROW_ELEMENTS: usize = 1 << 16;
+/// The minimum number of rows that occupy all workers. Each is transformed in one pass over memory.
+const MANY_ROWS: usize = 16;
 
 /// A step along one dimension.
 struct Stage {
@@ -30,7 +36,8 @@ struct Stage {
 impl Lowering {
     /// Lowers a separable row kernel, and returns the result of each step.
     ///
-    /// `None` if no dimension of the row is split, or if no other dimension can be split instead.
+    /// `None` if rows are small or many and not split, or if no other dimension can be split
+    /// instead.
     pub(super) fn lower_separable_rows(
         &mut self,
         list: &[LoopNest],
@@ -41,9 +48,14 @@ impl Lowering {
         let dtypes: Vec<DType> = nest.accesses.iter().map(|access| access.dtype).collect();
         let RowSharding::Separable { stages } = call.kernel.sharding(&dtypes) else { return None };
         let operand = self.plain_operand(nest, call)?;
-        let held = &self.draft.slots[operand].layout;
+        let stored = &self.draft.slots[operand];
+        let held = &stored.layout;
         let split = call.row_loops.iter().any(|d| held.dims[*d].num_shards() > 1);
-        if !split || held.partial.is_some() || to.partial.is_some() {
+        let row_elements: usize = call.row_loops.iter().map(|d| stored.shape[*d]).product();
+        let large = stages.len() > 1
+            && row_elements >= LARGE_ROW_ELEMENTS
+            && stored.shape.num_elements() / row_elements < MANY_ROWS;
+        if !(split || large) || held.partial.is_some() || to.partial.is_some() {
             return None;
         }
         let stages = self.plan_stages(operand, call, stages)?;

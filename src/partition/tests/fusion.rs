@@ -244,3 +244,13 @@ fn a_transposed_matmul_has_its_loops_permuted() {
     "#]],
     );
 }
+
+#[test]
+fn equal_reductions_are_computed_once() {
+    // the variance computes the mean again
+    let step = jit(|x: &Array| (x - x.mean(0)) * x.var(0));
+    let lowered = step.lower(&Array::ones([8, 4])).expect("the program is valid");
+    let buffers = lower(lowered.spmd(), HalfMatmuls::Widened).expect("it has few loops");
+    let plan = fuse(&buffers).to_string();
+    assert_eq!(plan.matches("reduction").count(), 2, "{plan}");
+}

@@ -10,9 +10,10 @@ use crate::exec::compile::ir::{BufferOp, BufferProgram, GatherScatterOp};
 use crate::exec::compile::matmul::{self, MatmulKernel};
 use crate::exec::compile::reduction::{self, ReductionKernel};
 use crate::exec::compile::task_kernel::{KernelStage, TaskKernel};
-use crate::exec::compile::{pack, row_kernel};
+use crate::exec::compile::{pack, row_kernel, windows};
 use crate::exec::runtime::thread_pool;
 use crate::ir::program::Reducer;
+use crate::kernels::HAS_FAST_PATHS;
 use crate::partition::{PrintOperand, Slot, print::reducer_name};
 use std::sync::Arc;
 
@@ -193,6 +194,13 @@ fn bind_standalone(
         BufferOp::Pack { out, fill, parts } => {
             let kernel = pack::bind(flow, *out, *fill, parts, base);
             BoundGroup::new(GroupKernel::Unfused(Box::new(kernel)), describe("strided copy"))
+        }
+        BufferOp::Window(w) => {
+            if !HAS_FAST_PATHS {
+                unreachable!("the lowering makes no such operation")
+            }
+            let kernel = windows::bind(flow, w, base);
+            BoundGroup::new(GroupKernel::Unfused(Box::new(kernel)), describe(w.kind.name()))
         }
         BufferOp::Print { template, values, manual, mesh } => {
             let value = |(s, printed): &(Slot, &PrintOperand)| PrintValue {

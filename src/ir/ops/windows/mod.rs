@@ -9,6 +9,7 @@ mod reduce;
 
 pub use conv::Conv;
 pub use reduce::{ReduceWindow, WindowExtreme, WindowPick, Windows};
+pub(crate) use reduce::{extreme_code, picked_step};
 
 use super::dim_check::shape_fault;
 use crate::core::{Fault, dtype::gcd};

@@ -9,9 +9,9 @@ use crate::ir::ops::dim_check::{arity, format_list, format_out_sharding};
 use crate::ir::ops::structural::{no_derivative, out_sharding_rules};
 use crate::ir::program::typing::{cotangent_type, not_linear_error};
 use crate::ir::program::{
-    Access, AccessPiece, AffineExpr, BatchedOp, Dim, Factors, JvpArgs, Linearity, LoopNest, Prim, Primitive,
-    Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, Tangents, TransposeArgs, TypedOperand,
-    VmapArgs, with_inserted,
+    Access, AccessPiece, AffineExpr, BatchedOp, Compute, Dim, Factors, JvpArgs, Linearity, LoopNest, Prim,
+    Primitive, Reducer, ScalarArg, ScalarCode, ScalarOp, Source, StridedRange, Tangents, TransposeArgs,
+    TypedOperand, VmapArgs, with_inserted,
 };
 use crate::ir::{ops::elementwise::DTypeClass, ops::reduce::Reduction};
 use std::sync::Arc;
@@ -281,20 +281,7 @@ impl Primitive for WindowExtreme {
             Access { dtype, pieces: parts, fill: Scalar::one(dtype) },
             Access::from_loops(1, dtype, &extents, &loops),
         ];
-        let bits = match dtype.size() {
-            2 => DType::U16,
-            4 => DType::U32,
-            _ => DType::U64,
-        };
-        let mut code = ScalarCode { insts: Vec::new() };
-        let x = ScalarArg::Access(0);
-        let one = code.push(ScalarOp::Bitcast, dtype, bits, &[x]);
-        let two = code.push(ScalarOp::Bitcast, dtype, bits, &[ScalarArg::Access(1)]);
-        let there = code.push(ScalarOp::Eq, bits, DType::Bool, &[one, two]);
-        let equal = code.push(ScalarOp::Eq, dtype, DType::Bool, &[x, ScalarArg::Access(2)]);
-        let nan = code.push(ScalarOp::Ne, dtype, DType::Bool, &[x, x]);
-        let extreme = code.push(ScalarOp::Or, DType::Bool, DType::Bool, &[equal, nan]);
-        let is = code.push(ScalarOp::And, DType::Bool, DType::Bool, &[there, extreme]);
+        let (mut code, is) = extreme_code(dtype);
         let step = self.windows.step_index(&mut code, rank, &dims, false);
         let none = ScalarArg::Const(Scalar::Int(i32::MAX.into()));
         code.push(ScalarOp::Select, DType::I32, DType::I32, &[is, step, none]);
@@ -303,6 +290,25 @@ impl Primitive for WindowExtreme {
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::all_batched(Arc::new(WindowExtreme { windows: self.windows.with_batch_dim() }), false)
     }
+}
+
+/// Returns code that is true if the elements of accesses 0 and 1 have the same bits, and access 0
+/// has the element of access 2 or a NaN; and the instruction with this result.
+pub(crate) fn extreme_code(dtype: DType) -> (ScalarCode, ScalarArg) {
+    let bits = match dtype.size() {
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    };
+    let (x, mut code) = (ScalarArg::Access(0), ScalarCode { insts: Vec::new() });
+    let one = code.push(ScalarOp::Bitcast, dtype, bits, &[x]);
+    let two = code.push(ScalarOp::Bitcast, dtype, bits, &[ScalarArg::Access(1)]);
+    let there = code.push(ScalarOp::Eq, bits, DType::Bool, &[one, two]);
+    let equal = code.push(ScalarOp::Eq, dtype, DType::Bool, &[x, ScalarArg::Access(2)]);
+    let nan = code.push(ScalarOp::Ne, dtype, DType::Bool, &[x, x]);
+    let extreme = code.push(ScalarOp::Or, DType::Bool, DType::Bool, &[equal, nan]);
+    let is = code.push(ScalarOp::And, DType::Bool, DType::Bool, &[there, extreme]);
+    (code, is)
 }
 
 /// Reads one element of operand 1 for each window, at the step whose index is in operand 0.
@@ -397,6 +403,19 @@ impl Primitive for WindowPick {
             false,
         )
     }
+}
+
+/// Returns the step at which a nest of [`WindowPick`] reads; `None` if it is another nest.
+pub(crate) fn picked_step(nest: &LoopNest) -> Option<(&ScalarCode, ScalarArg)> {
+    let Compute::Reduce { reducer: Reducer::Add, code } = &nest.compute else { return None };
+    let ([at, x], [.., is, select]) = (&nest.accesses[..], &code.insts[..]) else { return None };
+    let zero = ScalarArg::Const(Scalar::zero(x.dtype));
+    let picks = at.fill == Scalar::Int(-1)
+        && x.fill == Scalar::zero(x.dtype)
+        && (is.op, select.op) == (ScalarOp::Eq, ScalarOp::Select)
+        && is.args[1] == ScalarArg::Access(0)
+        && select.args[..] == [ScalarArg::Inst(code.insts.len() - 2), ScalarArg::Access(1), zero];
+    picks.then_some((code, is.args[0]))
 }
 
 /// Returns an error if operand `k` does not have the expected shape.

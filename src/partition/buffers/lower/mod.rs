@@ -7,11 +7,13 @@ pub(crate) mod transpose_products;
 
 mod access;
 mod control;
+mod equal_reductions;
 
 mod gather_scatter;
 mod reduction;
 mod row_kernel;
 mod spread;
+mod windows;
 
 use crate::core::diagnostic::Result;
 use crate::core::mesh::Mesh;
@@ -19,6 +21,7 @@ use crate::core::types::{DType, Scalar, Shape};
 use crate::ir::program::loop_nest::{
     Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarInst, ScalarOp, Source,
 };
+use crate::kernels::HAS_FAST_PATHS;
 use crate::partition::buffers::index::{check_num_loops, extents, row_major_strides};
 use crate::partition::buffers::lower::transpose_products::transpose_matmuls;
 use crate::partition::buffers::{
@@ -170,6 +173,10 @@ impl<'p> ProgramLowering<'p> {
             }
             Compute::Map(code) => self.lower_elementwise(out, s, Cow::Borrowed(code), at),
             Compute::Reduce { reducer: combine, code } => {
+                if HAS_FAST_PATHS && let Some(op) = self.window_op(out, s, *combine, code, at) {
+                    self.push(BufferOp::Window(op));
+                    return Ok(());
+                }
                 let narrow = matches!(s.dtype, DType::F16 | DType::BF16);
                 let rounds = narrow && matches!(combine, Reducer::Add | Reducer::Mul);
                 let (dtype, code) = if rounds {
@@ -298,6 +305,9 @@ impl<'p> ProgramLowering<'p> {
     /// Removes operations without uses, counts the uses of values, and transposes matmuls.
     fn finish(&mut self) {
         let f = &mut self.program;
+        if HAS_FAST_PATHS {
+            equal_reductions::merge_equal_reductions(f);
+        }
         f.count_uses();
         let mut keep = vec![true; f.ops.len()];
         for (k, item) in f.ops.iter().enumerate().rev() {

@@ -14,11 +14,11 @@ use smallvec::SmallVec;
 
 /// A position in an array whose elements are `scale` positions apart.
 #[derive(PartialEq)]
-struct SpreadPosition {
+pub(super) struct SpreadPosition {
     /// The distance between elements.
-    scale: i64,
+    pub(super) scale: i64,
     /// The position as a function of the loop indices.
-    map: AffineExpr,
+    pub(super) map: AffineExpr,
 }
 
 /// Returns the positions that a piece reads, as functions of all indices.
@@ -62,21 +62,21 @@ fn count_elements(positions: &[SpreadPosition], extents: &[usize]) -> Option<u12
 }
 
 impl ProgramLowering<'_> {
-    /// Copies the value of a strided access to a value in which its elements are set apart.
+    /// Returns the value of a strided access, and the positions that it reads in an array in which
+    /// the elements of the value are set apart.
     ///
-    /// Returns an access with this copy as its source. Returns `None` if the access is not strided,
-    /// or is not one affine map of such a copy.
-    pub(super) fn spread_windows(
-        &mut self,
+    /// Returns `None` if the access is not strided, or is not one affine map of such an array.
+    pub(super) fn spread_positions_of(
+        &self,
         r: &Access,
         extents: &[usize],
         at: Slot,
-    ) -> Result<Option<Access>> {
+    ) -> Option<(Slot, Vec<SpreadPosition>)> {
         let strided = |p: &AccessPiece| p.ranges.iter().any(|s| s.step != 1 && s.len() > 1);
-        let Some(Source::Value(slot)) = r.pieces.first().map(|p| p.source) else { return Ok(None) };
+        let Source::Value(slot) = r.pieces.first()?.source else { return None };
         let v = &self.program.values[slot + at];
         if !r.pieces.iter().any(strided) || v.num_partials > 1 || extents.contains(&0) {
-            return Ok(None);
+            return None;
         }
         let mut steps = vec![1; extents.len()];
         for p in &r.pieces {
@@ -88,11 +88,22 @@ impl ProgramLowering<'_> {
             p.source == Source::Value(slot) && same_steps && spread_positions(p, &steps) == positions
         };
         let covered = |p: &AccessPiece| p.ranges.iter().map(|s| s.len() as u128).product::<u128>();
-        if !r.pieces.iter().all(alike)
-            || count_elements(&positions, extents) != Some(r.pieces.iter().map(covered).sum())
-        {
-            return Ok(None);
-        }
+        let complete = r.pieces.iter().all(alike)
+            && count_elements(&positions, extents) == Some(r.pieces.iter().map(covered).sum());
+        complete.then_some((slot + at, positions))
+    }
+    /// Copies the value of a strided access to a value in which its elements are set apart.
+    ///
+    /// Returns an access with this copy as its source. Returns `None` if the access is not strided,
+    /// or is not one affine map of such a copy.
+    pub(super) fn spread_windows(
+        &mut self,
+        r: &Access,
+        extents: &[usize],
+        at: Slot,
+    ) -> Result<Option<Access>> {
+        let Some((value, positions)) = self.spread_positions_of(r, extents, at) else { return Ok(None) };
+        let v = &self.program.values[value];
         let ranges = StridedRange::full_box(extents);
         let hulls: Vec<(i64, i64)> = positions.iter().map(|p| p.map.bounds(&ranges)).collect();
         let (sizes, strides, layout) = (v.shape.to_vec(), v.strides, v.partial_layout.clone());
@@ -100,7 +111,7 @@ impl ProgramLowering<'_> {
         let tmp = self.add_value(r.dtype.storage(), shape, layout)?;
         let to = &self.program.values[tmp];
         let mut copy = CopyBox {
-            from: Source::Value(slot + at),
+            from: Source::Value(value),
             ext: [1; MAX_LOOPS],
             src: (0, [0; MAX_LOOPS]),
             dst: (0, [0; MAX_LOOPS]),
