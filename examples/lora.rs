@@ -17,13 +17,9 @@ struct Adapted<W = Array> {
     lora_b: W,
 }
 #[derive(Clone, Tree)]
-struct Layer<W = Array> {
+struct Net<W = Array> {
     up: Adapted<W>,
     down: Adapted<W>,
-}
-#[derive(Clone, Tree)]
-struct Net<W = Array> {
-    layers: Vec<Layer<W>>,
 }
 
 impl Adapted {
@@ -33,10 +29,8 @@ impl Adapted {
     }
 }
 fn forward(net: &Net, x: &Array) -> Array {
-    net.layers.iter().fold(x.clone(), |x, w| {
-        let h = w.up.apply(&x, p!["batch", "mlp"]).gelu();
-        &x + w.down.apply(&h, p!["batch", "embed"])
-    })
+    let h = net.up.apply(x, p!["batch", "mlp"]).gelu();
+    x + net.down.apply(&h, p!["batch", "embed"])
 }
 
 /// Trains the factors; nothing is stored for other parameters.
@@ -64,7 +58,7 @@ fn dims() -> Net<Spec> {
     let up = [p!["embed", "mlp"], p!["embed", "rank"], p!["rank", "mlp"]];
     let down = [p!["mlp", "embed"], p!["mlp", "rank"], p!["rank", "embed"]];
     let [up, down] = [up, down].map(|[base, lora_a, lora_b]| Adapted { base, lora_a, lora_b });
-    Net { layers: vec![Layer { up, down }; 2] }
+    Net { up, down }
 }
 
 /// Returns the base, with random factors; the second ones have elements of this size.
@@ -74,8 +68,7 @@ fn network(key: &Key, size: f64) -> Net {
         lora_a: key.fold_in(2 * i).normal([rows, RANK]) / (rows as f64).sqrt(),
         lora_b: key.fold_in(2 * i + 1).normal([RANK, columns]) * size,
     };
-    let layer = |i: i64| Layer { up: matrix(2 * i, EMBED, MLP), down: matrix(2 * i + 1, MLP, EMBED) };
-    Net { layers: vec![layer(0), layer(1)] }
+    Net { up: matrix(0, EMBED, MLP), down: matrix(1, MLP, EMBED) }
 }
 
 /// Fine-tunes on data × model devices. Returns the losses.
@@ -90,7 +83,7 @@ fn fine_tune(data: usize, model: usize, steps: usize) -> Result<Vec<f32>> {
     let (mut net, mut state, mut losses) = (base.clone(), optimizer().init(&base)?, Vec::new());
     let step = jit(step);
     if steps > 9 {
-        println!("{}", type_of(&net.layers[0].up));
+        println!("{}", type_of(&net.up));
         println!("{}", step.lower((&net, &state, &x, &y))?.collectives());
     }
     for _ in 0..steps {
@@ -119,9 +112,7 @@ fn main() -> Result<()> {
     }
     assert!(losses[120] < 0.01 * losses[0]);
     let one = fine_tune(1, 1, 4)?;
-    println!(
-        "on one device, the same losses: {}",
-        one.iter().zip(&losses).all(|(a, b)| (a - b).abs() < 1e-4)
-    );
+    let same = one.iter().zip(&losses).all(|(a, b)| (a - b).abs() < 1e-4);
+    println!("on one device, the same losses: {same}");
     Ok(())
 }

@@ -55,7 +55,7 @@ fn fit(devices: usize) -> Result<[f64; 3]> {
     });
     let found = search.call((rod(&mesh, [0.2, 0.2, 0.5]), &at, &measured))?;
     // ANCHOR_END: fit
-    println!("{devices} devices: {} steps, {:?}", found.steps, found.reason()?);
+    println!("{mesh}: {} steps, {:?}", found.steps, found.reason()?);
     let found = found.converged()?;
     if devices == 1 {
         return Ok([found.left.item()?, found.right.item()?, found.heated.item()?]);
@@ -75,7 +75,7 @@ fn fit(devices: usize) -> Result<[f64; 3]> {
     let u = whole.call((at.zeros_like(), conducts(&found, &at), &measured))?;
     // ANCHOR_END: field
     let error = (u.x - start(&truth, &at)).abs().max(..).item::<f64>()?;
-    println!("{} temperatures at the start, within {error:.3}", CELLS);
+    println!("{CELLS} temperatures at the start, within {error:.3}");
     assert!(error < 0.05);
     Ok([found.left.item()?, found.right.item()?, found.heated.item()?])
 }
