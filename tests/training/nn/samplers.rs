@@ -23,11 +23,12 @@ fn poisson() {
     agrees_within("poisson", &Key::new(34).poisson([20, 7], &lam), 0.0);
 }
 
-/// `draws.npy` has sums over blocks of 1000 of a million draws. Draws do not depend on their number,
-/// so the first blocks are those of a smaller array.
+/// `draws.npy` has sums over blocks of 1000 of a million draws of JAX.
 ///
-/// All but one of a million draws agree. Logarithms differ by rounding, and a block of them by less
-/// than 0.002. Another draw changes the sum of its block by more, and a Poisson count by 1.
+/// Logarithms differ by rounding, and a block of them by less than 0.002. Another draw changes the
+/// sum of its block by more, and a Poisson count by 1. One of a million draws may differ:
+/// when this was written, none did. Without `ATMESH_SOAK` the first blocks are compared, but not of
+/// `poisson`, whose draws depend on their number.
 #[test]
 fn a_million_draws() -> Result<()> {
     const BLOCK: usize = 1000;
@@ -44,7 +45,8 @@ fn a_million_draws() -> Result<()> {
     ];
     let weights = Array::arange(1..6).tile([n / 5]).astype(F64);
     let names = ["gamma", "beta", "dirichlet", "poisson"];
-    for (i, (name, x)) in names.into_iter().zip(draws).enumerate() {
+    let samplers = if soak::runs_all() { 4 } else { 3 };
+    for (i, (name, x)) in names.into_iter().zip(draws).enumerate().take(samplers) {
         let sums = (x * &weights).reshape([blocks, BLOCK]).sum(1);
         let difference = (sums - expected.slice(ix![i, ..blocks])).abs();
         let tolerance = if name == "poisson" { 0.5 } else { 2e-3 };
