@@ -149,6 +149,12 @@ fn programs_by_indexing_print_what_the_book_shows() {
     }
 }
 #[test]
+fn training_programs_print_what_they_did() {
+    for name in ["cnn", "lora", "pde_fit", "neural_ode"] {
+        compare(name, &[]);
+    }
+}
+#[test]
 fn plan_prints_what_the_book_shows() {
     compare("plan", &[]);
 }

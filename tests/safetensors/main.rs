@@ -5,12 +5,15 @@
 mod error_checks;
 #[path = "../soak/mod.rs"]
 mod soak;
+#[path = "../training/transformer.rs"]
+mod transformer;
 
 mod book;
 mod checkpoints;
 mod damage;
 mod files;
 mod killed;
+mod layouts;
 mod loading;
 mod models;
 

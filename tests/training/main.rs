@@ -2,6 +2,8 @@
 
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
+#[path = "../soak/mod.rs"]
+mod soak;
 
 mod custom_rules;
 mod fits;
@@ -9,4 +11,5 @@ mod layouts;
 mod logical_axes;
 mod nn;
 mod optim;
+mod transformer;
 mod trees;

@@ -151,8 +151,9 @@ impl Key {
     #[track_caller]
     fn poisson_by_rejection(&self, floats: &ArrayType, lam: &Array) -> Array {
         let log_lam = lam.log();
-        let b = 0.931 + 2.53 * lam.sqrt();
-        let a = -0.059 + 0.02483 * &b;
+        let number = |x: f64| lam.full_like(x);
+        let b = fused(&lam.sqrt(), &number(2.53), &number(0.931));
+        let a = fused(&b, &number(0.02483), &number(-0.059));
         let inv_alpha = 1.1239 + 1.1328 / (&b - 3.4);
         let v_r = 0.9277 - 3.6224 / (&b - 2.0);
         let bools = ArrayType { dtype: DType::Bool, ..floats.clone() };
@@ -165,9 +166,9 @@ impl Key {
                 let u = sub0.uniform(floats.clone()) - 0.5;
                 let v = sub1.uniform(floats.clone());
                 let shifted = 0.5 - u.abs();
-                let k = ((2.0 * &a / &shifted + &b) * &u + lam + 0.43).floor();
+                let k = (fused(&(2.0 * &a / &shifted + &b), &u, lam) + 0.43).floor();
                 let s = (&v * &inv_alpha / (&a / (&shifted * &shifted) + &b)).log();
-                let t = -lam + &k * &log_lam - log_gamma(&(&k + 1.0));
+                let t = fused(&k, &log_lam, &-lam) - log_gamma(&(&k + 1.0));
                 let sure = shifted.ge(0.07) & v.le(&v_r);
                 let reject = k.lt(0.0) | (shifted.lt(0.013) & v.gt(&shifted));
                 let accept = sure | (!reject & s.le(t));
@@ -176,6 +177,15 @@ impl Key {
         );
         drawn
     }
+}
+
+/// Computes `x * y + z` of float32 arrays with one rounding.
+///
+/// XLA fuses these operations on CPUs. A rounding more would change the floor of some draws.
+#[track_caller]
+fn fused(x: &Array, y: &Array, z: &Array) -> Array {
+    let [x, y, z] = [x, y, z].map(|a| a.astype(DType::F64));
+    (x * y + z).astype(DType::F32)
 }
 
 /// The scale on which a sample of the gamma distribution is returned.
@@ -256,7 +266,7 @@ const LANCZOS: [f64; 8] = [
     1.505_632_735_149_311_6e-7,
 ];
 
-/// Computes log Γ(x) for x ≥ 1/2 by Lanczos' approximation, as XLA does.
+/// Computes log Γ(x) of float32 x ≥ 1/2 by Lanczos' approximation, as XLA does.
 #[track_caller]
 fn log_gamma(x: &Array) -> Array {
     let z = x - 1.0;
@@ -264,8 +274,10 @@ fn log_gamma(x: &Array) -> Array {
     for (i, c) in LANCZOS.into_iter().enumerate() {
         series += c / (&z + (i as f64 + 1.0));
     }
-    let log_t = (&z / 7.5).log1p() + 7.5f64.ln();
+    // XLA multiplies by the reciprocal of a constant
+    let reciprocal = z.full_like(f64::from(1.0 / 7.5f32));
+    let log_t = fused(&z, &reciprocal, &z.ones_like()).log() + 7.5f64.ln();
     let t = &z + 7.5;
-    let log_y = (&z + 0.5 - t / &log_t) * &log_t + (2.0 * std::f64::consts::PI).sqrt().ln();
-    log_y + series.log()
+    let log_sqrt_two_pi = z.full_like((2.0 * std::f64::consts::PI).sqrt().ln());
+    fused(&(&z + 0.5 - t / &log_t), &log_t, &log_sqrt_two_pi) + series.log()
 }

@@ -2,6 +2,7 @@
 
 use super::{agrees, agrees_within, numbers};
 use crate::error_checks::Unquoted as _;
+use crate::soak;
 use atmesh::prelude::*;
 use atmesh::random::ChoiceOptions;
 
@@ -20,6 +21,39 @@ fn gamma_and_its_kin() {
 fn poisson() {
     let lam = Array::from([0.0f32, 0.5, 4.0, 9.9, 10.0, 30.0, 1000.0]);
     agrees_within("poisson", &Key::new(34).poisson([20, 7], &lam), 0.0);
+}
+
+/// `draws.npy` has sums over blocks of 1000 of a million draws of JAX.
+///
+/// Logarithms differ by rounding, and a block of them by less than 0.002. Another draw changes the
+/// sum of its block by more, and a Poisson count by 1. One of a million draws may differ:
+/// when this was written, none did. Without `ATMESH_SOAK` the first blocks are compared, but not of
+/// `poisson`, whose draws depend on their number.
+#[test]
+fn a_million_draws() -> Result<()> {
+    const BLOCK: usize = 1000;
+    let expected = Array::load_npy("tests/training/nn/draws.npy")?;
+    let blocks = if soak::runs_all() { 1000 } else { 5 };
+    let n = blocks * BLOCK;
+    let cycle = |values: &[f32]| Array::from(values).tile([n / values.len()]);
+    let alpha = cycle(&[0.3, 1.0, 2.0, 5.0]).reshape([n / 4, 4]);
+    let draws = [
+        Key::new(40).gamma([n], cycle(&[0.3, 0.5, 1.0, 3.0, 40.0])).astype(F64).log(),
+        Key::new(41).beta([n], 0.5, cycle(&[0.5, 1.0, 2.0, 8.0])).astype(F64).log(),
+        Key::new(42).dirichlet(&alpha).reshape([n]).astype(F64).log(),
+        Key::new(43).poisson([n], cycle(&[0.5, 4.0, 9.9, 10.0, 1000.0])).astype(F64),
+    ];
+    let weights = Array::arange(1..6).tile([n / 5]).astype(F64);
+    let names = ["gamma", "beta", "dirichlet", "poisson"];
+    let samplers = if soak::runs_all() { 4 } else { 3 };
+    for (i, (name, x)) in names.into_iter().zip(draws).enumerate().take(samplers) {
+        let sums = (x * &weights).reshape([blocks, BLOCK]).sum(1);
+        let difference = (sums - expected.slice(ix![i, ..blocks])).abs();
+        let tolerance = if name == "poisson" { 0.5 } else { 2e-3 };
+        let different = difference.gt(tolerance).astype(I32).sum(..).item::<i32>()?;
+        assert!(different <= 1, "{different} blocks of {name} differ: {difference}");
+    }
+    Ok(())
 }
 
 #[test]
