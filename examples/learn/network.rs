@@ -29,12 +29,14 @@ fn loss(net: &Net, x: &Array, y: &Array) -> Array {
     let hidden = x.dot(&net.up).relu();
     (hidden.dot(&net.down) - y).square().mean(..)
 }
+// ANCHOR_END: model
 
+// ANCHOR: step
 fn step(net: &Net, x: &Array, y: &Array) -> (Array, Net) {
     let (loss, g) = value_and_grad(net, |net| loss(&net, x, y));
     (loss, tree::map2(net, &g, |w, g| w - 0.5 * g))
 }
-// ANCHOR_END: model
+// ANCHOR_END: step
 
 // ANCHOR: start
 /// Returns a network with random weights, and examples of what it shall compute: `|x|`.

@@ -11,6 +11,8 @@ fn main() -> Result<()> {
     layouts()?;
     println!("== life");
     life()?;
+    println!("== explicit");
+    explicit()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -110,6 +112,22 @@ fn life() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: life
+
+// ANCHOR: explicit
+fn explicit() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let u = Array::zeros([16]).put(&mesh, p!["X"]);
+    let step = |u: &Array| {
+        let (left, right) = (u.shift(1, 0, 0.0), u.shift(-1, 0, 0.0));
+        let next = u + 0.25 * (left - 2.0 * u + right);
+        next.at(ix![0]).set(1.0).at(ix![-1]).set(0.0) // both ends are held
+    };
+    let run = jit(|u: &Array| fori_loop(0..200, u, |_, u| step(&u)));
+    println!("{}: {:.2}", type_of(run.call(&u)?), run.call(&u)?);
+    println!("{}", run.lower(&u)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: explicit
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
