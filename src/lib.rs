@@ -427,6 +427,11 @@ mod reactant_page {}
 #[doc = include_str!("../book/src/numpy.md")]
 mod numpy_page {}
 
+/// Tests the program on the book's page on installing.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/install.md")]
+mod install_page {}
+
 /// Tests the recipes of the book's cookbook.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/cookbook.md")]

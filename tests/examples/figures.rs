@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Pages that programs write, and figures that no program of their page computes, with the reason.
 const GENERATED: [&str; 2] = ["all_shardings.md", "primitives.md"];
-const EXCEPTIONS: [(&str, &str, &str); 26] = [
+const EXCEPTIONS: [(&str, &str, &str); 27] = [
     ("SUMMARY.md", "65536", "the title of a page"),
     ("auto.md", "11264", "asserted in tests/bytes_moved"),
     ("auto.md", "4940", "a ratio of two data sheets"),
@@ -17,6 +17,7 @@ const EXCEPTIONS: [(&str, &str, &str); 26] = [
     ("devices.md", "2048", "the size of a measurement"),
     ("first.md", "1.95", "the version of Rust"),
     ("follow.md", "65536", "the example of the planning page"),
+    ("install.md", "1.95", "the version of Rust"),
     ("lines.md", "1001", "a size that the text varies"),
     ("lines.md", "1008", "a size that the text varies"),
     ("mixed.md", "3584", "the reader's expectation"),
