@@ -11,6 +11,7 @@
 
 mod built;
 mod figures;
+mod page_form;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
