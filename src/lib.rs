@@ -169,7 +169,7 @@
 //! | `api/random` | Random keys, and the samplers that draw arrays from them |
 //! | `api/array` | The methods of `Array`, by topic, and the types of their arguments |
 //! | `api/trace` | Tracing: the handle of an array, the traces that record operations, eager execution, and the caches of compiled programs |
-//! | `api/display` | Pictures of arrays, meshes and data movement: terminal tables and SVG images |
+//! | `api/display` | Pictures of arrays, meshes and data movement: terminal tables and SVG images; charts of lines |
 //! | `xla/engine` | The engine `Xla`: compiles a placed program as a StableHLO module and runs it on a PJRT plugin (feature `xla`) |
 //! | `xla/pjrt` | Bindings to PJRT plugins: loading, compilation, buffers and execution (feature `xla`) |
 //! | `xla/stablehlo` | Programs as text of StableHLO modules with Shardy shardings |
@@ -455,6 +455,11 @@ mod layouts_page {}
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/optimizers.md")]
 mod optimizers_page {}
+
+/// Tests the program on the book's page on a training run.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/training.md")]
+mod training_page {}
 
 /// Compiles the program on the book's page on devices.
 #[cfg(doctest)]

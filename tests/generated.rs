@@ -12,8 +12,12 @@ const WRITTEN_BY_SCRIPTS: [(&[&str], u32); 5] = [
     (&["tests/xla_agreement/xla.py", "tests/xla_agreement/figures.tsv"], 0x5345_f179),
     (&["tests/bytes_moved/xla.py"], 0xfc6e_7684),
     (
-        &["tests/safetensors/hf/make.py", "tests/safetensors/hf/llama/model.safetensors.index.json"],
-        0x06e4_ac33,
+        &[
+            "tests/safetensors/hf/make.py",
+            "tests/safetensors/hf/llama/model.safetensors.index.json",
+            "tests/safetensors/hf/llama/config.json",
+        ],
+        0xef8c_05a2,
     ),
 ];
 

@@ -9,11 +9,13 @@ mod soak;
 mod transformer;
 
 mod book;
+mod char_gpt;
 mod checkpoints;
 mod damage;
 mod files;
 mod killed;
 mod layouts;
+mod llama;
 mod loading;
 mod models;
 

@@ -1,4 +1,4 @@
-//! Writes SVG: rectangles and texts, and the image around them.
+//! Writes SVG: rectangles, lines and texts, and the image around them.
 
 use crate::core::util::text::escape;
 use std::fmt::Write;
@@ -22,7 +22,21 @@ impl Canvas {
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.digits$}\" height=\"{h:.1}\" fill=\"{fill}\"{more}/>"
         );
     }
-    /// Writes a label. `x` is its start, or its middle if `anchor` is `middle`; `more` has further
+    /// Draws a line through points; one point is a dot.
+    pub(super) fn polyline(&mut self, points: &[(f64, f64)], color: [u8; 3], width: f64) {
+        if points.is_empty() {
+            return;
+        }
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let points = if points.len() == 1 { [points.clone(), points].concat() } else { points };
+        let (points, color) = (points.join(" "), hex(color));
+        let _ = write!(
+            self.body,
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" \
+             stroke-linecap=\"round\"/>"
+        );
+    }
+    /// Writes a label. `x` is its start, middle or end, as `anchor` says; `more` has further
     /// attributes.
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: &str, ink: &str, more: &str, label: &str) {
         let label = escape(label);

@@ -1,7 +1,9 @@
 //! Attention.
 
 use super::call::LayerCall;
+use super::dropout::{check_rate, drop_elements};
 use crate::api::array::{Array, DotOptions, Operand, einsum_with};
+use crate::api::random::Key;
 use crate::core::{ArrayType, Axes, DType, Spec};
 
 /// Options of [`dot_product_attention_with`]: `AttentionOptions::causal().scale(0.125)`.
@@ -30,6 +32,9 @@ pub struct AttentionOptions {
     /// The number of keys before and after its own position that a query sees. `None` is all of
     /// them.
     pub local_window_size: Option<(usize, usize)>,
+    /// The key and the rate of a [`dropout`](crate::nn::dropout()) of the weights of keys, after the
+    /// softmax. `None` keeps all of them.
+    pub dropout: Option<(Key, f64)>,
 }
 
 impl AttentionOptions {
@@ -96,6 +101,25 @@ impl AttentionOptions {
         /// Sets the number of keys before and after its own position that a query sees.
         pub fn local_window_size(before: usize, after: usize)
             = local_window_size: Some((before, after));
+        /// Sets weights of keys to zero with probability `rate`, and divides the others by
+        /// 1 − `rate`, for training.
+        ///
+        /// Each query of each head draws its own keys.
+        ///
+        /// ```
+        /// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+        /// let [q, k, v] = [0, 1, 2].map(|i| Key::new(i).normal([2, 5, 4, 8]));
+        /// let train = |rate| AttentionOptions::causal().dropout(&Key::new(3), rate);
+        /// let half = nn::dot_product_attention_with(&q, &k, &v, train(0.5));
+        /// // the first query sees one key, whose weight is 0 or 1 / 0.5
+        /// let first = half.slice(ix![.., 0]) / v.slice(ix![.., 0]);
+        /// assert!((first.eq(0.0) | first.eq(2.0)).all(..).item::<bool>()?);
+        /// let none = nn::dot_product_attention_with(&q, &k, &v, train(0.0));
+        /// assert!(!half.allclose(&none)?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
+        #[doc(alias("dropout_rate", "dropout_rng", "dropout_p"))]
+        pub fn dropout(key: &Key, rate: f64) = dropout: Some((key.clone(), rate));
     }
 }
 
@@ -162,6 +186,7 @@ const MASKED_SCORE: f64 = -0.7 * f32::MAX as f64;
 #[track_caller]
 fn attend(op: &'static str, q: &Array, k: &Array, v: &Array, options: &AttentionOptions) -> Array {
     let mut operands = vec![("query", q), ("key", k), ("value", v)];
+    let dropout_key = options.dropout.as_ref().map(|(key, _)| key.array());
     let more = [
         ("mask", &options.mask),
         ("bias", &options.bias),
@@ -170,9 +195,14 @@ fn attend(op: &'static str, q: &Array, k: &Array, v: &Array, options: &Attention
         ("query_offset", &options.query_offset),
     ];
     operands.extend(more.into_iter().filter_map(|(name, a)| Some((name, a.as_ref()?))));
+    operands.extend(dropout_key.map(|key| ("dropout key", key)));
     let call = ok_or_return!(LayerCall::new(op, &operands));
     let batched = call.ty(0).rank() != 3;
     ok_or_return!(check_operands(&call, &operands, batched));
+    if let Some((_, rate)) = &options.dropout {
+        let example = "AttentionOptions::causal().dropout(&key, 0.1)";
+        ok_or_return!(check_rate(*rate, example), |fault| call.reject(fault));
+    }
     if batched {
         return ok_or_return!(Heads::new(&call, [q, k, v])).attend(options);
     }
@@ -237,6 +267,7 @@ fn check_option(call: &LayerCall, index: usize, name: &str, scores: [usize; 4]) 
         }
         "mask" => {}
         "bias" => call.check_floats([index])?,
+        "dropout key" => return Ok(()),
         _ => {
             call.check_integers(index)?;
             if ty.rank() > 1 || ty.rank() == 1 && ty.shape[0] != scores[0] {
@@ -316,6 +347,10 @@ impl Heads {
             None => scores,
         };
         let weights = scores.softmax(-1).astype(dtype);
+        let weights = match &options.dropout {
+            Some((key, rate)) => drop_elements(key, *rate, &weights),
+            None => weights,
+        };
         let how = DotOptions { out_sharding: self.result, ..DotOptions::default() };
         let y = einsum_with("bgrts,bsgh->btgrh", [&weights, &self.value], how);
         let y = y.reshape([b, t, g * r, features]);

@@ -3,7 +3,8 @@
 use super::call::LayerCall;
 use crate::api::array::Array;
 use crate::api::random::Key;
-use crate::core::{ArrayType, Axes, DType};
+use crate::api::trace::{poison, type_here};
+use crate::core::{ArrayType, Axes, DType, Fault};
 
 /// Sets elements to zero with probability `rate`, and divides the others by 1 − `rate`.
 ///
@@ -28,21 +29,31 @@ use crate::core::{ArrayType, Axes, DType};
 pub fn dropout(key: &Key, rate: f64, x: &Array) -> Array {
     let call = ok_or_return!(LayerCall::new("dropout", &[("x", x), ("key", key.array())]));
     ok_or_return!(call.check_floats([0]));
-    if !(0.0..=1.0).contains(&rate) {
-        return call.reject(
-            fault!(Data, "the rate {rate} is not a probability")
-                .help("give the share of elements to drop, from 0 to 1: `nn::dropout(&key, 0.1, &x)`"),
-        );
+    ok_or_return!(check_rate(rate, "nn::dropout(&key, 0.1, &x)"), |fault| call.reject(fault));
+    drop_elements(key, rate, x)
+}
+
+/// Checks that a rate is a probability; `example` is a call with a valid rate.
+pub(super) fn check_rate(rate: f64, example: &str) -> Result<(), Fault> {
+    if (0.0..=1.0).contains(&rate) {
+        return Ok(());
     }
+    Err(fault!(Data, "the rate {rate} is not a probability")
+        .help(format!("give the share of elements to drop, from 0 to 1: `{example}`")))
+}
+
+/// Computes [`dropout`] of floats with a valid rate.
+#[track_caller]
+pub(super) fn drop_elements(key: &Key, rate: f64, x: &Array) -> Array {
     if rate == 0.0 {
         return x.clone();
     }
     if rate == 1.0 {
         return x.zeros_like();
     }
-    let ty = call.ty(0);
+    let ty = ok_or_return!(type_here(x), |error| poison(error));
     let spec = ty.spec.unreduced(Axes::none()).reduced(Axes::none());
-    let ty = ArrayType { dtype: DType::F32, spec, varying: Axes::none(), ..ty.clone() };
+    let ty = ArrayType { dtype: DType::F32, spec, varying: Axes::none(), ..ty };
     let keep = 1.0 - rate;
     key.bernoulli(ty, keep).select(x / keep, 0.0)
 }

@@ -32,6 +32,12 @@ def heads(x, n):
     return x.reshape(x.shape[0], x.shape[1], n, -1).transpose(0, 2, 1, 3)
 
 
+def write_json(path, value):
+    with open(path, "w") as f:
+        json.dump(value, f, indent=2)
+        f.write("\n")
+
+
 def write_results(folder, ids, logits):
     np.save(f"{folder}/ids.npy", ids.astype(np.int32))
     np.save(f"{folder}/logits.npy", logits.astype(np.float32))
@@ -69,9 +75,23 @@ def llama():
         file = f"model-{k + 1:05d}-of-00002.safetensors"
         save_file({x: w[x] for x in part}, f"llama/{file}", metadata={"format": "pt"})
         index["weight_map"] |= {x: file for x in part}
-    with open("llama/model.safetensors.index.json", "w") as f:
-        json.dump(index, f, indent=2)
-        f.write("\n")
+    write_json("llama/model.safetensors.index.json", index)
+    write_json(
+        "llama/config.json",
+        {
+            "model_type": "llama",
+            "hidden_size": D,
+            "num_attention_heads": H,
+            "num_key_value_heads": KV,
+            "intermediate_size": F,
+            "num_hidden_layers": L,
+            "vocab_size": V,
+            "rms_norm_eps": EPS,
+            "rope_theta": THETA,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+        },
+    )
     g = {k: v.astype(np.float64) for k, v in w.items()}
 
     def rms(x, s):

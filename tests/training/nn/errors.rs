@@ -85,6 +85,9 @@ fn attention() {
     refused(with(AttentionOptions::default().bias(&ones([5, 5]))), op, &["`bias` has shape [5,5]"]);
     let lengths = Array::from([1, 2, 3]);
     refused(with(AttentionOptions::default().key_value_seq_lengths(&lengths)), op, &["batch of 2"]);
+    let dropout = |key: &Key, rate: f64| with(AttentionOptions::causal().dropout(key, rate));
+    refused(dropout(&Key::new(0), 1.5), op, &["the rate 1.5", "causal().dropout(&key, 0.1)"]);
+    assert!(dropout(&Key::new(0), 1.0).ty().is_ok());
     let at = Array::arange(0..4);
     refused(nn::rope(&q, &at, &Rope::halves(1e4)), "rope", &["`positions`", "arange(0..5)"]);
     refused(nn::rope(&ones([4, 8]), &at, &Rope::halves(1e4)), "rope", &["rank 2", "expand_dims(-2)"]);

@@ -129,6 +129,28 @@ fn attention_and_positions() {
     ));
 }
 
+/// Dropped weights are those of `dropout` after the softmax, on every mesh and for grouped heads.
+#[test]
+fn attention_with_dropout() {
+    let key = Key::new(7);
+    let f = |a: &[Array]| {
+        let options = AttentionOptions::causal().dropout(&key, 0.3);
+        nn::dot_product_attention_with(&a[0], &a[1], &a[2], options)
+    };
+    let operands = |g: usize| vec![normal(0, [2, 4, 4, 8]), normal(1, [2, 6, g, 8]), normal(2, [2, 6, g, 8])];
+    let by_hand = |a: &[Array]| {
+        let [k, v] = [&a[1], &a[2]].map(|x| x.repeat(2, 2));
+        let scores = einsum("bthk,bshk->bhts", [&a[0], &k]) / 8f64.sqrt();
+        let causal = Array::tri([4, 6], 0).astype(Bool);
+        let weights = nn::dropout(&key, 0.3, &causal.select(scores, -1e9).softmax(-1));
+        einsum("bhts,bshk->bthk", [&weights, &v])
+    };
+    let (grouped, heads) = (operands(2), p!["x", _, "y"]);
+    assert!(f(&grouped).allclose_with(&by_hand(&grouped), 1e-5, 1e-6).unwrap());
+    compare(("dropout", &f, operands(4), vec![vec![p!["x"]; 3], vec![heads; 3]]));
+    compare(("grouped dropout", &f, grouped, vec![vec![heads; 3], vec![heads, p!["x"], p!["x"]]]));
+}
+
 /// Heads that are sharded move nothing, and a batch that is sharded moves nothing.
 #[test]
 fn attention_moves_nothing() {
