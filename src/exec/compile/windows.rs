@@ -23,7 +23,7 @@ pub(crate) struct WindowKernel {
     /// The dimensions, except the last one.
     outer: Vec<WindowedDim>,
     /// For each of them, the windows and their steps at each element, if elements are placed.
-    placed: Vec<Vec<SmallVec<[(i64, i64); 1]>>>,
+    placed: Vec<Vec<PlacedWindows>>,
     /// The last dimension.
     last: WindowedDim,
     /// The steps of a line.
@@ -43,6 +43,9 @@ pub(crate) struct WindowKernel {
     /// The number of tasks.
     num_tasks: i64,
 }
+
+/// The windows that cover an element of a dimension, each with its step there.
+type PlacedWindows = SmallVec<[(i64, i64); 1]>;
 
 /// The windows of a line that have a step at an element.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +86,7 @@ fn bound_lines(w: &WindowedDim, adds: bool) -> Vec<BoundLine> {
 }
 
 /// Returns the windows and their steps at each element of a dimension, in the order of the steps.
-fn windows_at(w: &WindowedDim) -> Vec<SmallVec<[(i64, i64); 1]>> {
+fn windows_at(w: &WindowedDim) -> Vec<PlacedWindows> {
     let mut at = vec![SmallVec::new(); w.elements as usize];
     for (t, j) in (0..w.taps).flat_map(|t| (0..w.windows).map(move |j| (t, j))) {
         let element = w.stride * j + w.dilation * t + w.offset;
@@ -218,15 +221,18 @@ impl WindowKernel {
         let [steps, elements] = self.reads.map(|s| memory[s as usize]);
         let at = |p: *mut u8, element: i64, bytes: i64| p.wrapping_offset((element * bytes) as isize);
         let out = at(memory[self.out as usize], row * w.elements, size);
-        let none: SmallVec<[(i64, i64); 1]> = SmallVec::new();
+        let none = PlacedWindows::new();
         let windows_at = |d: usize| self.placed.get(d).map_or(&none, |at| &at[x[d] as usize]);
         let inside = (0..self.outer.len()).all(|d| !windows_at(d).is_empty());
         if !(inside && self.is_covered) {
             // SAFETY: the line has space for all elements; a float of zeros is 0.
             unsafe { out.write_bytes(0, (w.elements * size) as usize) }
         }
+        if !inside {
+            return;
+        }
         let mut chosen = [0usize; MAX_LOOPS];
-        while inside {
+        loop {
             let (mut window, mut step) = (0, self.first_step);
             for (d, w) in self.outer.iter().enumerate() {
                 let (j, t) = windows_at(d)[chosen[d]];
