@@ -9,4 +9,5 @@ mod layouts;
 mod logical_axes;
 mod nn;
 mod optim;
+mod ragged;
 mod trees;
