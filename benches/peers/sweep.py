@@ -24,6 +24,7 @@ def scaled(n): return {"one": n, "third": -(-n // 3), "three": 3 * n, "odd": fix
 def wants(name): return not ONLY or name in ONLY or name.split("/")[0] in ONLY
 def uniform(*shape): return rng.random(shape, dtype=np.float32) - np.float32(0.5)
 def indices(n, m): return ((np.arange(n, dtype=np.uint64) * np.uint64(2654435761)) % np.uint64(m)).astype(np.int32)
+def groups(x): return np.array([1, 0, 4, 2, 3, 1, 3, 2], np.int32) * (x.shape[0] // 16)
 
 def measure(f):
     f(); f()
@@ -49,6 +50,8 @@ if args.side == "jax":
     F = {
         "conv": conv, "gradient_image": lambda x, w: jax.grad(lambda x: (conv(x, w) ** 2).sum())(x),
         "gradient_filter": lambda x, w: jax.grad(lambda w: (conv(x, w) ** 2).sum())(w),
+        "ragged": lambda x, w: lax.ragged_dot(x, w, jnp.asarray(groups(x))),
+        "ragged_gradient": lambda x, w: jax.grad(lambda w: (lax.ragged_dot(x, w, jnp.asarray(groups(x))) ** 2).sum())(w),
         "matmul": jnp.matmul, "scores": lambda x, y: jnp.einsum("bhqd,bhkd->bhqk", x, y),
         "cholesky": linalg.cholesky, "solve": linalg.solve, "qr": linalg.qr, "svd": lambda x: linalg.svd(x, full_matrices=False),
         "eigh": linalg.eigh, "inv": linalg.inv,
@@ -90,11 +93,13 @@ else:
     def gradient(f, x):
         x = x.detach().requires_grad_()
         return torch.autograd.grad(f(x), x)
+    def ragged(x, w): return torch.cat([x[e - n:e] @ m for n, e, m in zip(groups(x), groups(x).cumsum(), w)])
     linalg = torch.linalg
     bf16, f16 = lambda x: tensor(x).bfloat16(), lambda x: tensor(x).half()
     F = {
         "conv": conv, "gradient_image": lambda x, w: gradient(lambda x: (conv(x, w) ** 2).sum(), x),
         "gradient_filter": lambda x, w: gradient(lambda w: (conv(x, w) ** 2).sum(), w),
+        "ragged": ragged, "ragged_gradient": lambda x, w: gradient(lambda w: (ragged(x, w) ** 2).sum(), w),
         "matmul": torch.matmul, "scores": lambda x, y: torch.einsum("bhqd,bhkd->bhqk", x, y),
         "cholesky": linalg.cholesky, "solve": linalg.solve, "qr": linalg.qr, "svd": lambda x: linalg.svd(x, full_matrices=False),
         "eigh": linalg.eigh, "inv": linalg.inv,
@@ -131,6 +136,8 @@ for name, rows, size, dtype in (("f32", 2048, 2048, same), ("f64", 1024, 1024, l
 integers = lambda rows, columns, below: indices(rows * columns, below).reshape(rows, columns)
 run("matmul/i32", F["matmul"], lambda: [integers(s(512), n(512), 9), integers(n(512), n(512), 7)])
 run("matmul/batched", F["matmul"], lambda: [uniform(s(64), n(256), n(64)), uniform(s(64), n(64), n(256))])
+for name in ("ragged", "ragged_gradient"):
+    run("matmul/" + name, F[name], lambda: [uniform(s(2048), n(512)), uniform(8, n(512), n(512))])
 run("matmul/scores", F["scores"], lambda: [uniform(s(8), 8, n(256), n(64)), uniform(s(8), 8, n(256), n(64))])
 
 def definite(n):

@@ -51,6 +51,15 @@ pub(crate) fn products(o: &Options) -> Result<()> {
     binary!(o, "matmul/i32", integers(s(512), n(512), 9), integers(n(512), n(512), 7), dot);
     let (x, y) = (uniform(1, &[s(64), n(256), n(64)]), uniform(2, &[s(64), n(64), n(256)]));
     binary!(o, "matmul/batched", x, y, |x: &Array, y: &Array| x.matmul(y));
+    let groups = |x: &Array| {
+        let sixteenth = x.shape().map_or(0, |s| s[0] as i32 / 16);
+        Array::from([1, 0, 4, 2, 3, 1, 3, 2]) * sixteenth
+    };
+    let (rows, matrices) = (|| uniform(1, &[s(2048), n(512)]), || uniform(2, &[8, n(512), n(512)]));
+    binary!(o, "matmul/ragged", rows(), matrices(), move |x: &Array, w: &Array| x.ragged_dot(w, groups(x)));
+    binary!(o, "matmul/ragged_gradient", rows(), matrices(), move |x: &Array, w: &Array| {
+        grad(w, |w| x.ragged_dot(&w, groups(x)).square().sum(..))
+    });
     let heads = |seed| uniform(seed, &[s(8), 8, n(256), n(64)]);
     binary!(o, "matmul/scores", heads(1), heads(2), |x: &Array, y: &Array| einsum("bhqd,bhkd->bhqk", [x, y]));
     Ok(())

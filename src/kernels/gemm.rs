@@ -376,10 +376,10 @@ unsafe fn integers<T: packed::Integer>(way: ProductKind, p: GemmProblem<T>) {
 ///
 /// # Safety
 /// The caller upholds the contract of [`gemm`].
-unsafe fn unblocked<T: GemmElement>(_: ProductKind, p: GemmProblem<T>) {
+unsafe fn unblocked<T: GemmElement>(way: ProductKind, p: GemmProblem<T>) {
     // SAFETY: the caller upholds the contract of `gemm`, which is that of these functions too.
     unsafe {
-        match ProductKind::for_shape(p.s.m, p.s.n) {
+        match way {
             ProductKind::MatMat => in_order(p),
             way => gemv(way, p),
         }

@@ -7,6 +7,7 @@
 
 mod views;
 
+pub(crate) use views::RawRows;
 pub use views::{RowInput, RowOutput, RowOutputs};
 
 use crate::core::{DType, Fault, Scalar, Shape};

@@ -113,6 +113,8 @@ fn index_operations() -> Vec<Call> {
         |x: A, y: A| grad(x, |x| x.take_with(&indices(y), 0, clipped()).square().sum(..)),
         |x: A, y: A| grad(x, |x| x.at(ix![&indices(y)]).mode(IndexMode::Clip).mul(2).square().sum(..)),
         |x: A, y: A| x.segment_sum(&indices(y), 2),
+        |x: A, y: A| x.ragged_dot(y.expand_dims(0), indices(x).ravel().slice(ix![..1])),
+        |x: A, y: A| x.ragged_dot(y, indices(x)),
         |x: A, y: A| x.segment_max(&indices(y), 1),
         |x: A, _| indices(x).bincount(1),
         |x: A, _| indices(x).one_hot(1),

@@ -17,6 +17,7 @@ use atmesh::ops::linalg::{
     Cholesky, Cofactors, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals,
     TriangularSolve,
 };
+use atmesh::ops::ragged_dot::{RaggedDot, RaggedDotMode};
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
@@ -37,6 +38,8 @@ use std::sync::Arc;
 const UNSEEN: &[(&str, &str)] = &[
     ("group.mesh", "a body is on one mesh, and so are its values"),
     ("group.checked", "says whether types track what varies, not what is computed"),
+    ("num_batch_dims", "operands with more batch dimensions have a higher rank"),
+    ("num_row_dims", "operands with more dimensions of rows have a higher rank"),
     ("keys", "a sort of one operand has one key"),
     ("num_key_dims", "the rank of the operand says it too"),
     ("ty.varying", "what is created outside of a body varies over nothing"),
@@ -303,6 +306,13 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open_dims: [vec![0]] }
         Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open_dims: [vec![1]] }
         Copy {}
+        RaggedDot {
+            mode: [RaggedDotMode::PerRow, RaggedDotMode::PerGroup].into_iter().filter(|m| *m != x.mode),
+            num_batch_dims: [x.num_batch_dims + 1],
+            num_row_dims: [x.num_row_dims + 1],
+            out_sharding: [Some(p!["X"])],
+            precision: [Precision::Default]
+        }
         Cholesky {}
         TriangularSolve {
             left_side: [!x.left_side],
@@ -358,6 +368,15 @@ pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                     Arc::new(DotGeneral { contracting, batch, ..DotGeneral::default() }),
                     vec![F32.array_type([2, 2, 2]); 2],
                 )
+            }
+            // Both modes accept operands of equal sizes with two dimensions of rows.
+            "ragged_dot" | "ragged_dot_per_group" => {
+                let mode = match entry.name {
+                    "ragged_dot" => RaggedDotMode::PerRow,
+                    _ => RaggedDotMode::PerGroup,
+                };
+                let cube = [F32, Bool, F32].map(|d| d.array_type([2, 2, 2]));
+                (Arc::new(RaggedDot { num_row_dims: 2, ..RaggedDot::new(mode) }), cube.to_vec())
             }
             // The number of windows equals the number of elements.
             "window_pick" | "window_place" => {

@@ -55,8 +55,16 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "pinv": lambda p, x: jnp.linalg.pinv(x),
     # JAX rejects a roll along a sharded dimension, so the array is gathered and sharded again
     "roll": lambda p, x: jax.sharding.reshard(jnp.roll(jax.sharding.reshard(x, P()), p["shift"], p["axis"]), jax.typeof(x).sharding),
+    # JAX has no rule for the sharding of ragged products
+    "ragged_dot": lambda p, x, w, n: jax.sharding.auto_axes(lax.ragged_dot, out_sharding=P())(x, w, n),
+    "ragged_dot_per_group": lambda p, x, y, n: jax.sharding.auto_axes(per_group, out_sharding=P())(x, y, n),
     "linspace": lambda p: jnp.linspace(p["start"], p["stop"], p["num"], endpoint=p.get("endpoint", True)),
 }
+
+
+def per_group(x, y, sizes):
+  dims = lax.RaggedDotDimensionNumbers((([0], [0]), ([], [])), lhs_ragged_dimensions=[0], rhs_group_dimensions=[])
+  return lax.ragged_dot_general(x, y, sizes, dims)
 
 
 def dtype(name):
@@ -298,6 +306,18 @@ unary("pinv", "float32[2@X,2,1]", [3.0, 4.0, 0.0, 5.0])
 # Rolls along sharded dimensions.
 unary("roll", "float32[4@Y,4]", list(range(1, 17)), {"shift": 1, "axis": 0})
 unary("roll", "int32[4@Y,4@X]", list(range(1, 17)), {"shift": -2, "axis": 1})
+
+# Products of groups of rows: as many rows as the sizes say, fewer, and more; empty groups; sums over the rows of groups.
+def ragged(op, dtype, shapes, sizes, **kw):
+  case({"a": (f"{dtype}[{shapes[0]}]", 5), "b": (f"{dtype}[{shapes[1]}]", 6), "c": (f"int32[{len(sizes)}]", sizes)},
+       [("v", op, ["a", "b", "c"], {})], **kw)
+
+for sizes in [[3, 1, 4], [0, 5, 0], [8, 0, 0], [0, 0, 0], [6, 7, 2]]:
+  ragged("ragged_dot", "float32", ["8,4", "3,4,6"], sizes)
+  ragged("ragged_dot_per_group", "float32", ["8,4", "8,6"], sizes)
+ragged("ragged_dot", "bfloat16", ["8,4", "3,4,6"], [3, 1, 4], tol=1e-2)
+ragged("ragged_dot", "int32", ["8,4", "3,4,6"], [3, 1, 4])
+ragged("ragged_dot", "float32", ["6,600", "2,600,3"], [2, 4], tol=1e-4)
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

@@ -168,6 +168,11 @@ fn mlp_layouts_prints_what_the_book_shows() {
     compare("mlp_layouts", &[]);
 }
 #[test]
+fn experts_and_pipelines_print_what_the_book_shows() {
+    compare("moe", &[]);
+    compare("pipeline", &[]);
+}
+#[test]
 fn follow_prints_what_the_book_shows() {
     compare("follow", &[]);
 }

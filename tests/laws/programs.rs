@@ -21,7 +21,7 @@ macro_rules! kinds {
 kinds! {
     Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
     Broadcast Select Softmax Tril At Take TakeAlong Put PutExtreme Segments Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
-    EmptyBranches Print Stencil Fourier CustomVjp CustomJvp BoundedWhile
+    EmptyBranches Print Stencil Fourier CustomVjp CustomJvp BoundedWhile RaggedDot
 }
 
 impl Do {
@@ -41,6 +41,7 @@ impl Do {
             Add | Sub | Mul | Maximum | Cond | Fori => a == b,
             Matmul => rank == 2 && b.len() == 2 && a[1] == b[0],
             Einsum => rank == 2 && a == b,
+            RaggedDot => rank == 2 && n < 600,
             Concat => rank >= 1 && a == b && n < 600,
             Stack => a == b && rank < 4 && n < 600,
             Transpose | Ravel | Tril | Fourier => rank >= 2,
@@ -303,6 +304,12 @@ impl Line {
             }
             Matmul => x.matmul(other()) * (1.0 / shape[rank - 1] as f32),
             Einsum => einsum("ij,ij->j", [&x, &other()]) * (1.0 / shape[0] as f32),
+            RaggedDot => {
+                let (m, w) = (shape[0], x.t().tanh());
+                let first = k / 8 % (m + 1);
+                let sizes = Array::from([first as i32, 0, (m - first).div_ceil(2) as i32]);
+                x.ragged_dot(stack([&w * 0.5, w.sin(), w], 0), sizes) * (1.0 / shape[1] as f32)
+            }
             Concat => concat([&x, &other()], dim),
             Stack => stack([&x, &other()], (k % (rank + 1)) as i32),
             Slice => {

@@ -179,6 +179,16 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
             case(format!("product {m} {k} {n} {dtype} over {devices} devices"), Box::new(split));
         }
     }
+    for dtype in [F32, BF16] {
+        let ragged = move || {
+            let (x, w) = (numbers(&[600, 700], 1).astype(dtype), numbers(&[4, 700, 90], 2).astype(dtype));
+            let sizes = Array::from([own as i32 % 300, 0, 171, 7]);
+            let product = |(x, w): (&Array, &Array)| x.ragged_dot(w, &sizes).astype(F32).sin().sum(..);
+            let (value, (dx, dw)) = value_and_grad((&x, &w), |(x, w)| product((&x, &w)));
+            Ok(vec![value, dx, dw])
+        };
+        case(format!("products of groups of rows {dtype}"), Box::new(ragged));
+    }
     let batch = move || {
         let (x, y) = (numbers(&[17, 40, 700], 1), numbers(&[17, 700, 30], 2));
         Ok(vec![x.matmul(&y), einsum("bij,bjk->k", [&x, &y])])

@@ -176,6 +176,8 @@ fn indexing(x: Array, update: Array, ids: Array, i: Array, mask: Array, counts: 
     let _ = x.at(ix![&ids]).mode(IndexMode::Fill).set(y);
     let _ = (x.take(&ids, 0), x.take_along_axis(&ids, 1), x.segment_sum(&ids, 8), ids.bincount(8));
     let _ = (x.histogram(8, 0.0..1.0), x.argmax(0), x.argmin(..), x.flatnonzero(3), x.unique(3));
+    let (w, sizes) = (y.clone(), ids.clone());
+    let _ = x.ragged_dot(&w, &sizes);
     let (u, sizes, dims) = (y.clone(), [1], GatherDims { offset_dims: vec![], ..GatherDims::default() });
     let _ = x.gather(&i, &GatherDims { offset_dims: vec![], ..GatherDims::default() }, sizes);
     let _ = x.scatter_add(&i, &u, &dims);

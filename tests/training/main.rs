@@ -11,5 +11,6 @@ mod layouts;
 mod logical_axes;
 mod nn;
 mod optim;
+mod ragged;
 mod transformer;
 mod trees;

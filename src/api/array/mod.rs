@@ -70,6 +70,8 @@ mod calculus;
 
 mod products;
 
+mod ragged;
+
 mod tensordot;
 
 mod at;

@@ -17,6 +17,7 @@ use crate::ir::ops::creation::{Full, Iota};
 use crate::ir::ops::dot_general::DotGeneral;
 use crate::ir::ops::elementwise::{Bitcast, Convert, Select};
 use crate::ir::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
+use crate::ir::ops::ragged_dot::{RaggedDot, RaggedDotMode};
 use crate::ir::ops::reduce::{Reduce, Reduction};
 use crate::ir::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
 use crate::ir::ops::sharding::{Constrain, Reshard};
@@ -59,6 +60,12 @@ pub(crate) fn dot_general(
         accum_dtype: preferred,
         precision: precision.unwrap_or_else(default_matmul_precision),
     })
+}
+/// Returns the `ragged_dot` primitive, without batch dimensions.
+/// A precision of `None` is the process's default.
+pub(crate) fn ragged_dot(out_sharding: Option<Spec>, precision: Option<Precision>) -> Prim {
+    let precision = precision.unwrap_or_else(default_matmul_precision);
+    Arc::new(RaggedDot { out_sharding, precision, ..RaggedDot::new(RaggedDotMode::PerRow) })
 }
 /// Returns the primitive for a cumulative reduction along `axis`.
 pub(crate) fn scan(kind: CumulativeOp, axis: usize, reverse: bool) -> Prim {

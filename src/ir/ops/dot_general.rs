@@ -39,7 +39,7 @@ pub(super) fn format_precision(precision: Precision) -> String {
 }
 
 /// Returns the accumulator type for products of `dtype`: `preferred`, if it can hold the sums.
-pub(super) fn accumulation_dtype(dtype: DType, preferred: Option<DType>) -> Result<DType, Fault> {
+pub(crate) fn accumulation_dtype(dtype: DType, preferred: Option<DType>) -> Result<DType, Fault> {
     match preferred {
         Some(to)
             if !to.is_number()

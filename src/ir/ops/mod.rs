@@ -32,6 +32,7 @@ pub mod elementwise;
 mod fit_cotangent;
 pub mod indexing;
 pub mod linalg;
+pub mod ragged_dot;
 pub mod random;
 pub mod reduce;
 pub(crate) mod retype;
@@ -55,6 +56,7 @@ use creation::{Full, Iota};
 use dot_general::DotGeneral;
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherDims, Scatter};
+use ragged_dot::{RaggedDot, RaggedDotMode};
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
 use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Roll, Squeeze, Transpose};
@@ -142,6 +144,8 @@ crate::scalar_functions! { primitives
     entry!("reduce_and", "reduce", Reduce::new(Reduction::And, &[1], None), [Bool[8, 4]]),
     entry!("reduce_or", "reduce", Reduce::new(Reduction::Or, &[1], None), [Bool[8, 4]]),
     entry!("dot_general", "product", DotGeneral::matmul(), [F32[8, 4], F32[4, 2]]),
+    entry!("ragged_dot", "product", RaggedDot::new(RaggedDotMode::PerRow), [F32[8, 4], Bool[8, 2], F32[2, 4, 6]]),
+    entry!("ragged_dot_per_group", "product", RaggedDot::new(RaggedDotMode::PerGroup), [F32[8, 4], Bool[8, 2], F32[8, 6]]),
     entry!("conv_general_dilated", "windows",
         Conv {
             batch: [vec![], vec![]],

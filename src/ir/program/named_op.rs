@@ -66,6 +66,17 @@ pub enum NamedOp {
         /// True if the diagonal of a is taken as 1.
         unit_diagonal: bool,
     },
+    /// A product of rows with the matrices of their groups, or the sums over the rows of groups.
+    RaggedDot {
+        /// True if the result has a matrix for each group, false if it has a row for each row.
+        per_group: bool,
+        /// The number of batch dimensions, which come first.
+        num_batch_dims: usize,
+        /// The number of dimensions of the rows.
+        num_row_dims: usize,
+        /// The precision of float32 products on XLA's accelerators.
+        precision: Precision,
+    },
     /// A convolution with one group; the filter is not reversed.
     Convolution {
         /// The role of each dimension of the array.

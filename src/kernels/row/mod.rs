@@ -1,9 +1,11 @@
-//! Kernels of whole rows: sorts, prefix sums, selections and Fourier transforms of 1-D slices.
+//! Kernels of whole rows: sorts, prefix sums, selections and Fourier transforms of 1-D slices, and
+//! products of groups of rows.
 
 pub(crate) mod fft;
 pub(crate) mod merge_sort;
 pub(crate) mod prefix_sum;
 pub(crate) mod radix_sort;
+pub(crate) mod ragged_dot;
 pub(crate) mod sort_key;
 pub(crate) mod top_k;
 

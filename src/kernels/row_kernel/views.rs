@@ -39,6 +39,17 @@ impl Drop for RowOutput<'_> {
     }
 }
 
+/// The address of a batch of rows.
+///
+/// There is an element at each index of the batch's shape with these strides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawRows<'a> {
+    /// The address of the first element.
+    pub(crate) ptr: *mut u8,
+    /// The strides, in elements.
+    pub(crate) strides: &'a [usize],
+}
+
 /// The results of a row kernel; each is present only if it is requested.
 #[derive(Debug)]
 pub struct RowOutputs<'a>(Vec<Option<RowOutput<'a>>>);
@@ -118,6 +129,10 @@ impl<'a> RowInput<'a> {
             strides: dims.iter().map(|d| strides[*d]).collect(),
             lifetime: PhantomData,
         }
+    }
+    /// Returns the address and strides, to be read only.
+    pub(crate) fn raw(&self) -> RawRows<'_> {
+        RawRows { ptr: self.ptr.cast_mut(), strides: &self.strides }
     }
     /// Returns the element type.
     pub fn dtype(&self) -> DType {
@@ -250,6 +265,12 @@ impl<'a> RowOutput<'a> {
         // SAFETY: every element is written by the first view: here, or by the caller of
         // `uninit_view` (its contract). Zero bytes are a valid value of each element type.
         unsafe { view.assume_init() }
+    }
+    /// Returns the address and strides of uninitialized elements, all of which the caller must
+    /// write.
+    pub(crate) fn raw_uninit(&mut self) -> RawRows<'_> {
+        self.unwritten.set(false);
+        RawRows { ptr: self.ptr, strides: &self.strides }
     }
     /// Returns a view of uninitialized elements, all of which the caller must write.
     ///

@@ -19,6 +19,7 @@ mod loop_nests;
 mod manual;
 mod named_ops;
 mod narrow;
+mod ragged_dot;
 mod shardings;
 mod syntax;
 mod writer;

@@ -2,6 +2,7 @@
 //!
 //! Examples are sorts, running reductions, FFTs, factorisations and convolutions.
 
+use super::ragged_dot::RaggedDims;
 use super::syntax::{join, list};
 use super::writer::{Ssa, Writer, accum_dtype, names, precision_name, types};
 use super::{FaultResult, unsupported};
@@ -62,6 +63,14 @@ impl Writer {
                     names(ins)
                 );
                 vec![self.typed(&text, &[x, &ins[1]], results[0].dtype, &results[0].shape)]
+            }
+            NamedOp::RaggedDot { per_group, num_batch_dims, num_row_dims, precision } => {
+                let dims = RaggedDims { batch: *num_batch_dims, rows: *num_row_dims };
+                let operands = [x, &ins[1], &ins[2]];
+                vec![match per_group {
+                    true => self.ragged_dot_per_group(operands, dims, *precision)?,
+                    false => self.ragged_dot_per_row(operands, dims, *precision)?,
+                }]
             }
             NamedOp::Convolution { array, filter, result, windows, precision } => {
                 let dims = [array, filter, result];

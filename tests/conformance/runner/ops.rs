@@ -19,7 +19,8 @@ use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
     AllToAll, Array, ArrayType, AxisType, CollectiveDim, ConvOptions, DType, Error, Key, Operand, Padding,
-    PcastTo, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, stack,
+    PcastTo, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, grad,
+    stack,
 };
 use serde_json::Value;
 use std::panic::Location;
@@ -366,6 +367,15 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
                 },
                 ins,
             )
+        }
+        ("ragged_dot", None) => a().ragged_dot(b(), ins.get(2)?.array()),
+        // the derivative of a product by the matrices
+        ("ragged_dot_per_group", None) => {
+            let (x, y, sizes) = (a(), b(), ins.get(2)?.array());
+            let sides = [x.ty().ok()?, y.ty().ok()?];
+            let shape = [sizes.shape().ok()?[0], sides[0].shape[1], sides[1].shape[1]];
+            let w = Array::zeros(sides[0].dtype.array_type(shape));
+            grad(&w, |w| (x.ragged_dot(&w, &sizes) * &y).sum(..))
         }
         ("conv_general_dilated", to) => a().conv_with(b(), conv(p, to)),
         ("einsum", to) => {

@@ -1,4 +1,4 @@
-// Written by typed/tests/agree.py from files of digest eb119d2b. Do not edit.
+// Written by typed/tests/agree.py from files of digest be763a11. Do not edit.
 pub mod m0 {
     use crate::queries::*;
     mesh! { pub struct Pod { X: 4 } }

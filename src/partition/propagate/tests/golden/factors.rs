@@ -76,6 +76,8 @@ const LISTED: &[(&str, &str)] = &[
     ("reduce_and", "[i,j]->[i] j 4 reduction"),
     ("reduce_or", "[i,j]->[i] j 4 reduction"),
     ("dot_general", "[i,k],[k,j]->[i,j] k 4 reduction"),
+    ("ragged_dot", "[i,l],[i,k],[k,l,j]->[i,j] k 2 reduction l 4 reduction"),
+    ("ragged_dot_per_group", "[l,j],[l,i],[l,k]->[i,j,k] l 8 reduction"),
     // this is also tested below, in Shardy's dimension order
     (
         "conv_general_dilated",
