@@ -47,7 +47,7 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 84] = [
+const TASKS: [(&str, &str); 86] = [
     ("install", "install"),
     ("first program", "first"),
     ("cargo features", "install"),
@@ -132,6 +132,8 @@ const TASKS: [(&str, &str); 84] = [
     ("donate", "performance"),
     ("performance", "performance"),
     ("slow", "performance"),
+    ("train a transformer", "training"),
+    ("public model", "llama"),
 ];
 
 /// Returns the names by which the documentation's search finds an item, in lower case.
