@@ -7,7 +7,7 @@ document.querySelectorAll(".content table").forEach((table) => {
         });
     });
 });
-// On a phone lines are wrapped, but for those that are read together with their neighbours: columns, boxes, and what carets point at.
+// Lines are wrapped, but for those that are read together with their neighbours: columns, boxes, and what carets point at.
 document.querySelectorAll(".content pre > code.language-text").forEach((code) => {
     const lines = code.textContent.split(/(?<=\n)/);
     const carets = lines.map((line) => /^[\s|]*[\^~-]+(\s|$)/.test(line.trimEnd()) && /[\^~-]$/.test(line.trimEnd()));

@@ -46,6 +46,96 @@ const WORDS: [&str; 36] = [
     "hstack",
 ];
 
+/// What users of the book search for, and the page that answers it.
+const TASKS: [(&str, &str); 86] = [
+    ("install", "install"),
+    ("first program", "first"),
+    ("cargo features", "install"),
+    ("train a network", "network"),
+    ("loss and gradient", "network"),
+    ("data parallel", "strategy"),
+    ("FSDP", "strategy"),
+    ("ZeRO", "optimizers"),
+    ("tensor parallel", "strategy"),
+    ("sequence parallelism", "cookbook"),
+    ("8-way batch", "network_layouts"),
+    ("4-way batch and 2-way model", "network_layouts"),
+    ("accumulate gradients", "cookbook"),
+    ("learning rates", "optimizers"),
+    ("schedules", "optimizers"),
+    ("optimizers", "optimizers"),
+    ("clip gradients", "cookbook"),
+    ("mixed precision", "cookbook"),
+    ("batch norm", "cookbook"),
+    ("dropout", "cookbook"),
+    ("embeddings", "indexing"),
+    ("attention", "layers"),
+    ("cache", "layers"),
+    ("losses", "layers"),
+    ("initializers", "layers"),
+    ("all-gather", "seven"),
+    ("all-reduce", "seven"),
+    ("reduce-scatter", "seven"),
+    ("all-to-all", "seven"),
+    ("halo", "seven"),
+    ("ring", "seven"),
+    ("latency", "costs"),
+    ("bandwidth", "costs"),
+    ("shard_map", "manual"),
+    ("spmd", "native"),
+    ("deadlock", "native"),
+    ("vmap", "vmap"),
+    ("scan", "loops"),
+    ("while_loop", "loops"),
+    ("cond", "loops"),
+    ("checkpoint", "derivatives"),
+    ("custom derivative", "derivatives"),
+    ("random", "random"),
+    ("keys", "random"),
+    ("replicated", "replicated"),
+    ("uneven", "uneven"),
+    ("pad", "uneven"),
+    ("not divisible", "cookbook"),
+    ("logical axes", "layouts"),
+    ("stencil", "stencils"),
+    ("convolutions", "convolutions"),
+    ("fourier", "lines"),
+    ("sort", "lines"),
+    ("plan", "planning"),
+    ("peak memory", "planning"),
+    ("profiles", "planning"),
+    ("strategy", "strategy"),
+    ("debugging", "debugging"),
+    ("NaN", "debugging"),
+    ("out of memory", "debugging"),
+    ("testing", "testing"),
+    ("tolerance", "testing"),
+    ("sharp bits", "sharp_bits"),
+    ("subnormal", "sharp_bits"),
+    ("toy sizes", "sharp_bits"),
+    ("numpy", "numpy"),
+    ("ndarray", "numpy"),
+    ("PyTorch", "pytorch"),
+    ("DTensor", "pytorch"),
+    ("MPI", "mpi"),
+    ("communicators", "mpi"),
+    ("Reactant", "reactant"),
+    ("JAX", "jax"),
+    ("optax", "optimizers"),
+    ("StableHLO", "beyond"),
+    ("cluster", "beyond"),
+    ("report", "reports"),
+    ("explain", "reports"),
+    ("unreduced", "unreduced"),
+    ("constrain", "auto"),
+    ("propagation", "auto"),
+    ("donate", "performance"),
+    ("performance", "performance"),
+    ("slow", "performance"),
+    ("train a transformer", "training"),
+    ("public model", "llama"),
+];
+
 /// Returns the names by which the documentation's search finds an item, in lower case.
 fn searchable() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -139,4 +229,27 @@ fn names_are_read_from_code() {
     assert_eq!(names_in("jit(f, donate_argnums=0)"), ["jit", "donate_argnums"]);
     assert_eq!(names_in("x.at[ids].add(y)"), ["at", "add"]);
     assert_eq!(names_in("check_vma=False"), ["check_vma", "check_vma"]);
+}
+
+/// Returns the headings and the first lines of a page, which the book's search ranks highest.
+fn prominent(page: &str) -> String {
+    let prose: String = page.split("```").step_by(2).collect();
+    let lines = prose.lines().enumerate();
+    let lines = lines.filter(|(n, line)| *n < 12 || line.starts_with('#')).map(|(_, line)| line);
+    lines.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[test]
+fn pages_have_the_words_of_tasks_in_their_headings() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("book/src");
+    let mut missing = Vec::new();
+    for (task, page) in TASKS {
+        let text = std::fs::read_to_string(folder.join(format!("{page}.md"))).expect("there is a page");
+        let text = prominent(&text);
+        let task_words = task.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty());
+        if !task_words.map(str::to_lowercase).all(|word| text.contains(&word)) {
+            missing.push(format!("{page}.md: {task}"));
+        }
+    }
+    assert!(missing.is_empty(), "name a section by what readers search for: {missing:#?}");
 }

@@ -82,7 +82,7 @@ fn numbers(text: &str) -> Vec<String> {
 }
 
 /// Returns false for small integers, which count things that the page shows, and for versions.
-fn is_figure(number: &String) -> bool {
+fn is_figure(number: &str) -> bool {
     let dots = number.matches('.').count();
     dots == 1 || (dots == 0 && number.len() > 3)
 }
@@ -118,7 +118,7 @@ fn figures_in_prose_come_from_programs() {
         let prose: String =
             prose.split("](").map(|part| part.split_once(')').map_or(part, |p| p.1)).collect();
         let computed: BTreeSet<String> = numbers(&code).into_iter().collect();
-        for number in numbers(&prose).into_iter().filter(is_figure) {
+        for number in numbers(&prose).into_iter().filter(|n| is_figure(n)) {
             let exception = EXCEPTIONS.iter().find(|(page, n, _)| *page == name && *n == number);
             match exception {
                 Some(exception) => drop(used.insert(exception)),

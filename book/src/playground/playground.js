@@ -7,6 +7,8 @@
     const root = document.getElementById("play-ground");
     if (!root || typeof WebAssembly !== "object") return;
     const fallback = [...root.children];
+    // A link to `#preset-…` asks for a program. Without these ids the browser does not scroll to the list, which is below the playground.
+    document.querySelectorAll('a[id^="preset-"]').forEach((link) => link.removeAttribute("id"));
 
     const make = (name, attributes = {}, ...children) => {
         const element = document.createElement(name);
