@@ -102,9 +102,9 @@ pub(crate) fn train(folder: &std::path::Path, mesh: &Mesh, steps: u64) -> Result
 }
 
 /// Returns a mesh over which the batch is sharded.
-pub(crate) fn layout(devices: usize) -> Result<Mesh> {
-    let mesh = Mesh::new([("data", devices)])?.with_logical_axes([("batch", "data")])?;
-    mesh.with_logical_axes(["embed", "heads", "mlp", "vocab"].map(|name| (name, ())))
+pub(crate) fn layout<const N: usize>(axes: [(&'static str, usize); N]) -> Result<Mesh> {
+    let mesh = Mesh::new(axes)?.with_logical_axes(["embed", "heads", "mlp", "vocab"].map(|n| (n, ())))?;
+    mesh.with_logical_axes([("batch", mesh.axis_names())])
 }
 /// Draws `n` characters that follow rows of characters.
 fn sample(m: &Gpt, rows: &Array, n: u64) -> Array {
@@ -119,11 +119,11 @@ fn sample(m: &Gpt, rows: &Array, n: u64) -> Array {
 fn main() -> Result<()> {
     let steps = training::steps_argument().unwrap_or(STEPS);
     let folder = std::env::temp_dir().join(format!("char_gpt-{}", std::process::id()));
-    let (text, half) = (training::Text::read()?, layout(4)?);
-    let (_, losses) = train(&folder, &layout(8)?, steps - 5)?;
-    let (model, rest) = train(&folder, &half, steps)?; // goes on with half of the devices
+    let (text, line, grid) = (training::Text::read()?, layout([("x", 8)])?, layout([("x", 2), ("y", 4)])?);
+    let (_, losses) = train(&folder, &line, steps - 5)?;
+    let (model, rest) = train(&folder, &grid, steps)?; // goes on with the same bits
     training::report("char_gpt", &[losses, rest].concat())?;
-    let [rows, _] = text.batch(0, [4, T], &half);
+    let [rows, _] = text.batch(0, [8, T], &grid);
     let drawn = jit(|m: &Gpt, rows: &Array| sample(m, rows, steps)).call((&model, &rows))?;
     println!("{}", text.decode(&concat([&rows, &drawn.t()], 1).reshard(p![]).slice(ix![0]))?);
     std::fs::remove_dir_all(folder).map_err(atmesh::Error::other)
