@@ -53,8 +53,15 @@ fn losses_are_those_of_jax_and_go_on_with_the_same_bits() -> Result<()> {
     let (_, rest) = train(&folder.0, &layout([("x", 2), ("y", 4)])?, steps)?;
     let bits = |losses: &[(u64, f32)]| Vec::from_iter(losses.iter().map(|(step, l)| (*step, l.to_bits())));
     assert_eq!(bits(&rest), bits(whole));
-    let (_, rest) = train(&folder.0, &layout([("x", 4)])?, steps)?;
-    assert!(rest.iter().zip(whole).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() <= 1e-5), "{rest:?}");
+    let tensor = Mesh::new([("data", 2), ("model", 4)])?
+        .with_logical_axes([("batch", "data"), ("heads", "model"), ("mlp", "model")])?
+        .with_logical_axes([("embed", ()), ("vocab", ())])?;
+    let fsdp = layout([("x", 4)])?.with_storage_axes([("embed", "x")])?;
+    for mesh in [layout([("x", 4)])?, tensor, fsdp] {
+        let (_, rest) = train(&folder.0, &mesh, steps)?;
+        let same = rest.iter().zip(whole).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() <= 1e-5);
+        assert!(same && rest.len() == whole.len(), "{mesh}: {rest:?} instead of {whole:?}");
+    }
     Ok(())
 }
 
