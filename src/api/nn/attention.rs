@@ -32,8 +32,8 @@ pub struct AttentionOptions {
     /// The number of keys before and after its own position that a query sees. `None` is all of
     /// them.
     pub local_window_size: Option<(usize, usize)>,
-    /// The key and the rate of a [`dropout`](crate::nn::dropout()) of the weights of keys, after the
-    /// softmax. `None` keeps all of them.
+    /// The key and the rate of a [`dropout`](crate::nn::dropout()) of the weights of keys, after
+    /// the softmax. `None` keeps all of them.
     pub dropout: Option<(Key, f64)>,
 }
 
