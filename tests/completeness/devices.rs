@@ -255,7 +255,7 @@ fn among(prim: &Prim, mesh: &Mesh) -> Prim {
     macro_rules! remade {
         ($($ty:ident { $($field:ident: $value:expr),* })*) => {
             $(if let Some(x) = prim.downcast_ref::<$ty>() {
-                let along = CollectiveGroup { mesh, axes, checked: true };
+                let along = CollectiveGroup::new(mesh, axes, true);
                 #[allow(clippy::needless_update, reason = "some have one field only")]
                 return Arc::new($ty { group: along, $($field: $value,)* ..x.clone() });
             })*

@@ -25,7 +25,7 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{OutOfBounds, Reducer};
-use atmesh::program::{Builder, Prim, Primitive, Program, TypedOperand};
+use atmesh::program::{Builder, DeviceGroups, Prim, Primitive, Program, TypedOperand};
 use atmesh::types::{Scalar, Shape};
 use atmesh::{Axes, Error, checkpoint};
 use std::collections::BTreeMap;
@@ -109,12 +109,18 @@ fn backwards(mesh: &Mesh) -> Mesh {
     typed.fold(turned, |mesh, (axis, ty)| mesh.with_axis_types(*axis, *ty).expect("its own axis"))
 }
 fn alongs(x: &CollectiveGroup) -> Vec<In<CollectiveGroup>> {
-    let CollectiveGroup { mesh, axes: _, checked } = x;
+    let CollectiveGroup { mesh, axes: _, checked, groups: _ } = x;
     vec![
         In(".mesh", CollectiveGroup { mesh: backwards(mesh), ..x.clone() }),
         In(".axes", CollectiveGroup { axes: Axes::none(), ..x.clone() }),
         In(".checked", CollectiveGroup { checked: !checked, ..x.clone() }),
     ]
+}
+/// Changes the groups too, of a collective that is for groups.
+fn grouped(x: &CollectiveGroup) -> Vec<In<CollectiveGroup>> {
+    let one_each = DeviceGroups::new(vec![vec![0], vec![1]]);
+    let groups = In(".groups", CollectiveGroup { groups: Some(one_each), ..x.clone() });
+    alongs(x).into_iter().chain([groups]).collect()
 }
 fn places(x: &GatherDims) -> Vec<In<GatherDims>> {
     let GatherDims {
@@ -323,18 +329,18 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Cofactors {}
         Pinv { tolerance: [Scalar::Float(0.9)] }
         Preduce {
-            group: alongs(&x.group),
+            group: grouped(&x.group),
             reducer: [Reducer::Add, Reducer::Max, Reducer::Min, Reducer::And].into_iter().filter(|c| *c != x.reducer)
         }
         AllGather {
-            group: alongs(&x.group),
+            group: grouped(&x.group),
             dim: [0],
             tiled: [!x.tiled],
             to: [AllGatherTo::Invarying, AllGatherTo::Reduced]
         }
-        PsumScatter { group: alongs(&x.group), dim: [0], tiled: [!x.tiled] }
+        PsumScatter { group: grouped(&x.group), dim: [0], tiled: [!x.tiled] }
         OwnPart { group: alongs(&x.group), dim: [1], tiled: [!x.tiled] }
-        AllToAllPrim { group: alongs(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
+        AllToAllPrim { group: grouped(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
         Ppermute { group: alongs(&x.group), pairs: [vec![(0, 1)]] }
         AxisIndex { group: alongs(&x.group) }
         Pcast { group: alongs(&x.group), to: [PcastTo::Varying, PcastTo::Reduced].into_iter().filter(|c| *c != x.to) }

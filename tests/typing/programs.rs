@@ -18,7 +18,9 @@ use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::ops::slicing::UpdateSlice;
 use atmesh::program::loop_nest::Reducer;
 use atmesh::program::typing::cotangent_type;
-use atmesh::program::{Builder, CheckpointPolicy, Control, Loop, Prim, Program, ShardMapping, Value};
+use atmesh::program::{
+    Builder, CheckpointPolicy, Control, DeviceGroups, Loop, Prim, Program, ShardMapping, Value,
+};
 use atmesh::types::{ArrayType, DType, Scalar, Shape};
 use atmesh::{Error, Mesh, Spec};
 use serde_json::Value as Json;
@@ -347,16 +349,19 @@ impl Reader<'_> {
 
     fn collective(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Vec<Value>>> {
         let (mesh, checked) = (self.top().mesh.clone(), self.top().checked);
-        if !p["axis_index_groups"].is_null() {
-            return not_here("axis_index_groups");
-        }
         let mut named = axes(&p["axis_name"]);
         if op == "ppermute" {
             let mut order: Vec<Axis> = named.iter().collect();
             order.sort_by_key(|a| mesh.find(*a));
             named = order.into();
         }
-        let along = CollectiveGroup { mesh: mesh.clone(), axes: named, checked };
+        let mut along = CollectiveGroup::new(mesh.clone(), named, checked);
+        along.groups = p["axis_index_groups"].as_array().map(|groups| {
+            let group = |g: &Json| {
+                g.as_array().into_iter().flatten().map(|i| i.as_i64().unwrap_or(-1) as usize).collect()
+            };
+            DeviceGroups::new(groups.iter().map(group).collect())
+        });
         let dim = |v: &Json, rank: usize| {
             let d = v.as_i64().unwrap_or(0);
             if d < 0 { (d + rank as i64) as usize } else { d as usize }

@@ -4,12 +4,12 @@
 //! methods look up the axes in the enclosing `shard_map`, and record the primitives of
 //! `ops::collective`.
 
-use super::{Array, dims::resolve_dim, prims};
+use super::{Array, IndexOptions, dims::resolve_dim, prims};
 use crate::api::trace::{Setting, apply1, poison, setting};
 use crate::core::{Axes, Axis, AxisType, DType, Fault, Result};
 use crate::ir::ops::collective::{AllGatherTo, PcastTo};
 use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::{CallSite, Prim, Reducer};
+use crate::ir::program::{CallSite, DeviceGroups, Prim, Reducer};
 use std::collections::HashSet;
 
 /// The array dimension that a collective gathers into or scatters from.
@@ -212,6 +212,71 @@ impl Permutation {
     }
 }
 
+/// The devices that take part in a collective: all along mesh axes, or groups of them.
+///
+/// Axes alone, as in `x.psum("X")`, are one group of all devices along them. [`AxisGroups::new`]
+/// divides these devices into groups, each of which communicates by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisGroups {
+    axes: Axes,
+    groups: Option<DeviceGroups>,
+}
+impl AxisGroups {
+    /// Divides the devices along `axes` into groups (JAX: `axis_index_groups`).
+    ///
+    /// Devices are numbered along the axes, the first axis outermost. Each device is in exactly one
+    /// group, and blocks are exchanged in the order of a group's list. Groups of different sizes
+    /// are for reductions (`psum`, `pmean`, `pmax`, `pmin`). The results differ from group to
+    /// group, so they vary over the axes.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::AxisGroups;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let pairs = AxisGroups::new("X", [[0, 1], [2, 3]]);
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum(&pairs));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [3, 3, 7, 7]);
+    ///
+    /// // groups of different sizes, and of devices that are not neighbours
+    /// let mixed = AxisGroups::new("X", [vec![0, 3, 1], vec![2]]);
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.pmax(&mixed));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [4, 4, 3, 4]);
+    ///
+    /// let half = AxisGroups::new("X", [[0, 1]]);
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum(&half));
+    /// let error = f.call(Array::from([1, 2, 3, 4])).unwrap_err().to_string();
+    /// assert!(error.contains("the groups [[0,1]] leave out device 2 of 4 along X"));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("axis_index_groups", "replica_groups", "MPI_Comm_split"))]
+    pub fn new<G: Into<Vec<usize>>>(
+        axes: impl Into<Axes>,
+        groups: impl IntoIterator<Item = G>,
+    ) -> AxisGroups {
+        let groups = DeviceGroups::new(groups.into_iter().map(Into::into).collect());
+        AxisGroups { axes: axes.into(), groups: Some(groups) }
+    }
+    /// Returns the axes.
+    pub(crate) fn axes(&self) -> &Axes {
+        &self.axes
+    }
+    /// Returns the groups; `None` if all devices along the axes are one group.
+    pub(crate) fn groups(&self) -> Option<&DeviceGroups> {
+        self.groups.as_ref()
+    }
+}
+impl From<&AxisGroups> for AxisGroups {
+    fn from(groups: &AxisGroups) -> AxisGroups {
+        groups.clone()
+    }
+}
+/// One group of all devices along the axes.
+impl<A: Into<Axes>> From<A> for AxisGroups {
+    fn from(axes: A) -> AxisGroups {
+        AxisGroups { axes: axes.into(), groups: None }
+    }
+}
+
 /// # Manual mode
 ///
 /// Collectives over mesh axes, for code that runs on one device: the bodies of
@@ -220,17 +285,17 @@ impl Array {
     /// Applies the primitive that `make` builds from the setting of the enclosing manual region.
     fn collective(
         &self,
-        axes: impl Into<Axes>,
+        over: impl Into<AxisGroups>,
         call: CallSite<'_>,
-        make: impl FnOnce(&Setting, &Axes) -> Prim,
+        make: impl FnOnce(&Setting, &AxisGroups) -> Prim,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let here =
             setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, untracked: Axes::none() }));
-        let axes = axes.into();
-        match here.ok_or_else(|| outside_shard_map(call.op)).and_then(|here| one_kind_of_region(here, &axes))
-        {
-            Ok(here) => apply1(make(&here, &axes), &[self.into()], call),
+        let over = over.into();
+        let here = here.ok_or_else(|| outside_shard_map(call.op));
+        match here.and_then(|here| one_kind_of_region(here, &over.axes)) {
+            Ok(here) => apply1(make(&here, &over), &[self.into()], call),
             Err(fault) => self.reject(fault, call),
         }
     }
@@ -249,11 +314,11 @@ impl Array {
     /// ```
     #[doc(alias("all_reduce", "Allreduce"))]
     #[track_caller]
-    pub fn psum(&self, axes: impl Into<Axes>) -> Array {
+    pub fn psum(&self, axes: impl Into<AxisGroups>) -> Array {
         self.with_call_site(CallSite::here("psum"), |call| {
             let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
             let x = if is_bool { self.convert_at(DType::I32, call) } else { self.clone() };
-            x.collective(axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes))
+            x.collective(axes, call, |at, over| prims::all_reduce(at, Reducer::Add, over))
         })
     }
     /// Averages the blocks of the devices along `axes`; every device gets the mean.
@@ -268,18 +333,27 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
-        let axes = axes.into();
+    pub fn pmean(&self, axes: impl Into<AxisGroups>) -> Array {
+        let over = axes.into();
         self.with_call_site(CallSite::here("pmean"), |call| {
             let inexact = self.type_ref().is_ok_and(|t| t.dtype.is_inexact());
             let x = if inexact { self.clone() } else { self.convert_at(DType::F32, call) };
-            let sum = x.collective(&axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes));
+            let sum = x.collective(&over, call, |at, over| prims::all_reduce(at, Reducer::Add, over));
             // an error about the axes is already reported
             if sum.type_ref().is_err() {
                 return sum;
             }
-            let n = ok_or_return!(manual_axes_size(&axes, call), |error| poison(error));
-            sum.binary_with(Binary::Div, n, call)
+            match &over.groups {
+                Some(groups) if !groups.have_one_size() => {
+                    let dtype = x.type_ref().map_or(DType::F32, |t| t.dtype);
+                    sum.binary_with(Binary::Div, group_sizes(&over, groups, dtype, call), call)
+                }
+                Some(groups) => sum.binary_with(Binary::Div, groups.max_size(), call),
+                None => {
+                    let n = ok_or_return!(manual_axes_size(&over.axes, call), |error| poison(error));
+                    sum.binary_with(Binary::Div, n, call)
+                }
+            }
         })
     }
     /// Computes the elementwise maximum of the blocks of the devices along `axes`.
@@ -293,15 +367,15 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
+    pub fn pmax(&self, axes: impl Into<AxisGroups>) -> Array {
         let combine = self.extreme_reducer(true);
-        self.collective(axes, CallSite::here("pmax"), |at, axes| prims::all_reduce(at, combine, axes))
+        self.collective(axes, CallSite::here("pmax"), |at, over| prims::all_reduce(at, combine, over))
     }
     /// Computes the elementwise minimum of the blocks of the devices along `axes`.
     #[track_caller]
-    pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
+    pub fn pmin(&self, axes: impl Into<AxisGroups>) -> Array {
         let combine = self.extreme_reducer(false);
-        self.collective(axes, CallSite::here("pmin"), |at, axes| prims::all_reduce(at, combine, axes))
+        self.collective(axes, CallSite::here("pmin"), |at, over| prims::all_reduce(at, combine, over))
     }
     /// Returns the reducer of `pmax` or `pmin`. For booleans the maximum is `or`, the minimum
     /// `and`.
@@ -331,12 +405,12 @@ impl Array {
     /// ```
     #[doc(alias("all_gather_into_tensor"))]
     #[track_caller]
-    pub fn all_gather(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
+    pub fn all_gather(&self, axes: impl Into<AxisGroups>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("all_gather");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = ty.rank() + usize::from(!dim.tiled);
         let d = ok_or_return!(resolve_dim(dim.dim.into(), rank), |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, dim.tiled, dim.result))
+        self.collective(axes, call, |at, over| prims::all_gather(at, over, d, dim.tiled, dim.result))
     }
     /// Sums the blocks of the devices along `axes` and scatters the sum (reduce-scatter).
     ///
@@ -355,11 +429,11 @@ impl Array {
     /// ```
     #[doc(alias("reduce_scatter", "reduce_scatter_tensor"))]
     #[track_caller]
-    pub fn psum_scatter(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
+    pub fn psum_scatter(&self, axes: impl Into<AxisGroups>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("psum_scatter");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let d = ok_or_return!(resolve_dim(dim.dim.into(), ty.rank()), |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, dim.tiled))
+        self.collective(axes, call, |at, over| prims::psum_scatter(at, over, d, dim.tiled))
     }
     /// Sends a piece of each block to every device along `axes` (all-to-all).
     ///
@@ -379,13 +453,13 @@ impl Array {
     /// ```
     #[doc(alias("all_to_all_single"))]
     #[track_caller]
-    pub fn all_to_all(&self, axes: impl Into<Axes>, split_concat: AllToAll) -> Array {
+    pub fn all_to_all(&self, axes: impl Into<AxisGroups>, split_concat: AllToAll) -> Array {
         let call = CallSite::here("all_to_all");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let dims = resolve_dim(split_concat.split.into(), ty.rank())
             .and_then(|s| Ok((s, resolve_dim(split_concat.concat.into(), ty.rank())?)));
         let (s, c) = ok_or_return!(dims, |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, split_concat.tiled))
+        self.collective(axes, call, |at, over| prims::all_to_all(at, over, s, c, split_concat.tiled))
     }
     /// Sends each block to another device along `axes`; devices without a source receive zeros.
     ///
@@ -408,9 +482,9 @@ impl Array {
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, permutation: impl Into<Permutation>) -> Array {
         let how = permutation.into();
-        self.collective(axes, CallSite::here("ppermute"), |at, axes| {
-            let n = axes.iter().map(|a| at.mesh.extent(a)).product();
-            prims::ppermute(at, axes, how.pairs(n))
+        self.collective(axes.into(), CallSite::here("ppermute"), |at, over| {
+            let n = over.axes.iter().map(|a| at.mesh.extent(a)).product();
+            prims::ppermute(at, over, how.pairs(n))
         })
     }
     forward! {
@@ -441,7 +515,7 @@ impl Array {
     }
     /// Applies [`Array::pcast`] for the given call.
     pub(super) fn cast_at(&self, axes: impl Into<Axes>, to: PcastTo, call: CallSite<'_>) -> Array {
-        self.collective(axes, call, |at, axes| prims::pcast(at, axes, to))
+        self.collective(axes.into(), call, |at, over| prims::pcast(at, over, to))
     }
 }
 
@@ -459,10 +533,14 @@ impl Array {
 /// ```
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
-    let (axes, call) = (axes.into(), CallSite::here("axis_index"));
+    axis_index_at(&axes.into(), CallSite::here("axis_index"))
+}
+
+/// Applies [`axis_index`] for the given call.
+fn axis_index_at(axes: &Axes, call: CallSite<'_>) -> Array {
     let here = setting().ok_or_else(|| outside_shard_map(call.op));
-    match here.and_then(|here| one_kind_of_region(here, &axes)) {
-        Ok(here) => apply1(prims::axis_index(&here, &axes), &[], call),
+    match here.and_then(|here| one_kind_of_region(here, axes)) {
+        Ok(here) => apply1(prims::axis_index(&here, &axes.into()), &[], call),
         Err(fault) => poison(call.error(fault, Vec::new)),
     }
 }
@@ -482,6 +560,16 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
 #[track_caller]
 pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
     manual_axes_size(&axes.into(), CallSite::here("axis_size"))
+}
+
+/// Returns the number of devices of this device's group, which varies, as a value of this type.
+fn group_sizes(over: &AxisGroups, groups: &DeviceGroups, dtype: DType, call: CallSite<'_>) -> Array {
+    let mut sizes = vec![1.0f32; groups.lists().iter().map(Vec::len).sum()];
+    for group in groups.lists() {
+        group.iter().for_each(|device| sizes[*device] = group.len() as f32);
+    }
+    let sizes = Array::from(sizes).convert_at(dtype, call);
+    sizes.take_at(&axis_index_at(&over.axes, call), 0, IndexOptions::default(), call)
 }
 
 /// Returns the number of devices along manual axes.

@@ -115,7 +115,9 @@ pub use crate::ir::ops::indexing::GatherDims;
 pub use crate::ir::program::loop_nest::OutOfBounds;
 pub use at::IndexUpdate;
 pub use calculus::ConvolveMode;
-pub use collectives::{AllToAll, AllToAllSplit, CollectiveDim, Permutation, axis_index, axis_size};
+pub use collectives::{
+    AllToAll, AllToAllSplit, AxisGroups, CollectiveDim, Permutation, axis_index, axis_size,
+};
 pub use concat::{concat, stack};
 pub use contraction::Contraction;
 pub use creation::Countable;

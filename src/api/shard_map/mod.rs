@@ -267,7 +267,7 @@ fn cast_result(a: &Array, border: &Boundary, spec: Spec, call: CallSite<'_>) -> 
     if !border.checked() {
         return a.clone();
     }
-    let along = |axes: Axes| CollectiveGroup { mesh: border.inner_mesh().clone(), axes, checked: true };
+    let along = |axes: Axes| CollectiveGroup::new(border.inner_mesh().clone(), axes, true);
     let state = |axis| {
         ty.varying.contains(axis)
             || ty.spec.unreduced_axes().contains(axis)

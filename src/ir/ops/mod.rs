@@ -270,7 +270,7 @@ fn example_mesh(axes: AxisType) -> Mesh {
 /// Returns a group of two devices along a manual axis.
 pub(crate) fn example_group() -> CollectiveGroup {
     let mesh = Mesh::with_types([("X", 2, AxisType::Manual)]).expect("one axis makes a mesh");
-    CollectiveGroup { mesh, axes: "X".into(), checked: true }
+    CollectiveGroup::new(mesh, "X".into(), true)
 }
 
 /// Returns the type of a value that is equal on both devices of the group.

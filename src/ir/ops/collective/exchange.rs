@@ -50,6 +50,7 @@ impl Primitive for AllToAllPrim {
     }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
+        self.group.check_equal_groups(self.name())?;
         self.group.check_may_vary(self.name(), x)?;
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
         self.group.split_dim(&mut shape, &mut dims, self.split_dim, self.tiled)?;
@@ -72,7 +73,8 @@ impl Primitive for AllToAllPrim {
     });
     fn collective(&self) -> Option<ManualCollective> {
         let AllToAllPrim { split_dim: split, concat_dim: concat, tiled, .. } = *self;
-        Some(ManualCollective::AllToAll { axes: self.group.axes.clone(), split, concat, tiled })
+        let CollectiveGroup { axes, groups, .. } = self.group.clone();
+        Some(ManualCollective::AllToAll { axes, groups, split, concat, tiled })
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         let (split, concat) = (self.split_dim + 1, self.concat_dim + 1);
