@@ -342,7 +342,7 @@ pub use api::display::{MovementDiagram, Picture};
 #[doc(inline)]
 pub use api::random::Key;
 #[doc(inline)]
-pub use api::shard_map::{ShardMap, shard_map};
+pub use api::shard_map::{ShardMap, SmapDims, shard_map, smap};
 #[doc(inline)]
 pub use api::spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]
