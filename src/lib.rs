@@ -334,8 +334,8 @@ pub use api::array::TriangularOptions;
 pub use api::array::{
     AllToAll, Array, AxisGroups, CollectiveDim, ConvOptions, ConvolveMode, Dims, DotOptions, Ellipsis,
     GatherDims, GridIndexing, IndexMode, IndexOptions, NewAxis, Operand, PadMode, Padding, Permutation,
-    Shard, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, meshgrid,
-    sort_by_keys, stack,
+    RaggedRows, Shard, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with,
+    meshgrid, sort_by_keys, stack,
 };
 #[doc(inline)]
 pub use api::display::{MovementDiagram, Picture};

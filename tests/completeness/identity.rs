@@ -6,8 +6,8 @@ use atmesh::mesh::{AxisType, DeviceId};
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
 use atmesh::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, PcastTo, Ppermute,
-    Preduce, PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pbroadcast, Pcast, PcastTo,
+    Ppermute, Preduce, PsumScatter,
 };
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::dot_general::DotGeneral;
@@ -42,6 +42,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("ty.varying", "what is created outside of a body varies over nothing"),
     ("own_part group.axes", "the size of the dimension says how many devices there are"),
     ("pcast to", "there is one cast only from what varies"),
+    ("pbroadcast group.axes", "the source is not among fewer devices"),
     ("ppermute group.axes", "the same pairs are not of another number of devices"),
     ("random_split ty.dtype", "a key is split into keys"),
     ("gather dims.collapsed", "a window of one element has the same one, whichever dimension it is without"),
@@ -342,6 +343,7 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         OwnPart { group: alongs(&x.group), dim: [1], tiled: [!x.tiled] }
         AllToAllPrim { group: grouped(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
         Ppermute { group: alongs(&x.group), pairs: [vec![(0, 1)]] }
+        Pbroadcast { group: alongs(&x.group), source: [0] }
         AxisIndex { group: alongs(&x.group) }
         Pcast { group: alongs(&x.group), to: [PcastTo::Varying, PcastTo::Reduced].into_iter().filter(|c| *c != x.to) }
     }

@@ -8,8 +8,8 @@ use atmesh::diagnostic::{ErrorKind, Fault};
 use atmesh::grad::{jvp_program, vjp_program};
 use atmesh::mesh::{Axes, Axis, AxisType};
 use atmesh::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
-    PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pbroadcast, Pcast, PcastTo, Ppermute,
+    Preduce, PsumScatter,
 };
 use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::Unary;
@@ -410,6 +410,19 @@ impl Reader<'_> {
                     Arc::new(AllToAllPrim { group: along, split_dim: split, concat_dim: concat, tiled }),
                     ins,
                 )
+            }
+            "pshuffle" => {
+                let pairs: Vec<_> = sizes(&p["perm"]).into_iter().zip(0..).collect();
+                one(b, Arc::new(Ppermute { group: along, pairs }), ins)
+            }
+            "pswapaxes" => {
+                let d = dim(&p["axis"], rank);
+                let prim = AllToAllPrim { group: along, split_dim: d, concat_dim: d, tiled: false };
+                one(b, Arc::new(prim), ins)
+            }
+            "pbroadcast" => {
+                let source = p["source"].as_i64().unwrap_or(-1) as usize;
+                one(b, Arc::new(Pbroadcast { group: along, source }), ins)
             }
             "ppermute" => {
                 let pairs = list(&p["perm"]).iter().map(|v| (sizes(v)[0], sizes(v)[1])).collect();

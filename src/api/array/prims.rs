@@ -3,13 +3,13 @@
 //! Each function takes resolved, non-negative dimensions and returns a [`Prim`], so that methods
 //! need no paths into `ops` and no `Arc::new`.
 
-use super::{collectives::AxisGroups, contraction::Contraction};
+use super::{collective_options::AxisGroups, contraction::Contraction};
 use crate::api::trace::Setting;
 use crate::core::{ArrayType, DType, Mesh, Precision, Scalar, Shape, Spec, types::default_matmul_precision};
 use crate::ir::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Recurrence, Sort, TopK};
 use crate::ir::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
-    PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pbroadcast, Pcast, PcastTo, Ppermute,
+    Preduce, PsumScatter,
 };
 use crate::ir::ops::creation::{Full, Iota};
 use crate::ir::ops::dot_general::DotGeneral;
@@ -196,6 +196,10 @@ pub(crate) fn all_to_all(at: &Setting, over: &AxisGroups, split: usize, concat: 
 /// Returns the primitive that permutes blocks between devices.
 pub(crate) fn ppermute(at: &Setting, over: &AxisGroups, pairs: Vec<(usize, usize)>) -> Prim {
     Arc::new(Ppermute { group: collective_group(at, over), pairs })
+}
+/// Returns the primitive that copies the block of one device to all.
+pub(crate) fn pbroadcast(at: &Setting, over: &AxisGroups, source: usize) -> Prim {
+    Arc::new(Pbroadcast { group: collective_group(at, over), source })
 }
 /// Returns the primitive that computes the device's index along axes.
 pub(crate) fn axis_index(at: &Setting, over: &AxisGroups) -> Prim {

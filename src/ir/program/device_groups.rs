@@ -103,7 +103,8 @@ impl DeviceGroups {
             digits.push((low, left));
         }
         digits.reverse();
-        self.have_one_size().then_some(())?;
+        let nested = digits.windows(2).all(|w| w[0].0 % (w[1].0 * w[1].1) == 0);
+        (nested && count == first.len() && self.have_one_size()).then_some(())?;
         let base = |device: usize| digits.iter().fold(device, |d, (s, n)| d - device / s % n * s);
         let fits = |group: &Vec<usize>| {
             group.iter().zip(first).all(|(device, offset)| *device == base(*device) + offset)
@@ -157,7 +158,9 @@ mod tests {
     }
     #[test]
     fn other_groups_are_not() {
-        for groups in [&[&[1, 0][..], &[2, 3]][..], &[&[0, 3], &[1, 2]], &[&[0], &[1, 2, 3]]] {
+        for groups in
+            [&[&[1, 0][..], &[2, 3]][..], &[&[0, 3], &[1, 2]], &[&[0], &[1, 2, 3]], &[&[0, 2, 1, 3]]]
+        {
             assert_eq!(digits(groups, &[4]), None, "{groups:?}");
         }
         assert_eq!(digits(&[&[0, 1, 2], &[3, 4, 5]], &[2, 3]), Some(vec![(1, 1, 3)]));

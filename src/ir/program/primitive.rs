@@ -347,6 +347,13 @@ pub enum ManualCollective {
         /// Pairs (source, target) of device positions along the axes.
         pairs: Vec<(usize, usize)>,
     },
+    /// Every device gets the block of one device.
+    Broadcast {
+        /// The axes of the collective.
+        axes: Axes,
+        /// The position along the axes of the device whose block is copied.
+        source: usize,
+    },
     /// The position of the device along the axes.
     AxisIndex {
         /// The axes.
@@ -380,6 +387,7 @@ impl ManualCollective {
             | ManualCollective::KeepShard { axes, .. }
             | ManualCollective::AllToAll { axes, .. }
             | ManualCollective::Permute { axes, .. }
+            | ManualCollective::Broadcast { axes, .. }
             | ManualCollective::AxisIndex { axes } => axes.as_slice(),
             ManualCollective::Pcast { axes } => axes,
         }
@@ -392,7 +400,8 @@ impl ManualCollective {
             | ManualCollective::AllGather { .. }
             | ManualCollective::ReduceScatter { .. }
             | ManualCollective::AllToAll { .. }
-            | ManualCollective::Permute { .. } => true,
+            | ManualCollective::Permute { .. }
+            | ManualCollective::Broadcast { .. } => true,
             ManualCollective::KeepShard { .. }
             | ManualCollective::AxisIndex { .. }
             | ManualCollective::Pcast { .. } => false,

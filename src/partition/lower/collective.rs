@@ -47,7 +47,9 @@ impl Lowering {
             ManualCollective::ReduceScatter { axes, .. } => (axes, CollectiveKind::ReduceScatter),
             ManualCollective::KeepShard { axes, .. } => (axes, CollectiveKind::ReduceScatter),
             ManualCollective::AllToAll { axes, .. } => (axes, CollectiveKind::AllToAll),
-            ManualCollective::Permute { axes, .. } => (axes, CollectiveKind::Permute),
+            ManualCollective::Permute { axes, .. } | ManualCollective::Broadcast { axes, .. } => {
+                (axes, CollectiveKind::Permute)
+            }
         };
         let v = v.ok_or_else(|| self.no_operand())?;
         Ok(self.lower_exchange(info, c, (axes, kind), &v))
@@ -113,10 +115,12 @@ impl Lowering {
             ManualCollective::Permute { pairs, .. } => {
                 r.pass_all();
                 let read = r.permuted_access(slot, dtype, own, pairs);
-                let s = draft::map_nest(read, &r.loops.extents);
-                let out = self.emit(s, layout, false);
-                self.mark_user_collective(kind, axes);
-                return LoweredValue::Slot(out, hidden);
+                return LoweredValue::Slot(self.emit_sent(read, &r, layout, (kind, axes)), hidden);
+            }
+            ManualCollective::Broadcast { source, .. } => {
+                r.pass_all();
+                let read = r.broadcast_access(slot, dtype, own, *source);
+                return LoweredValue::Slot(self.emit_sent(read, &r, layout, (kind, axes)), hidden);
             }
             ManualCollective::AxisIndex { .. } | ManualCollective::Pcast { .. } => {
                 unreachable!("these read one device's values only")
@@ -136,8 +140,21 @@ impl Lowering {
         }
         LoweredValue::Slot(out, hidden)
     }
-    /// Lowers a reduction within groups whose devices differ in some digits of the axes: the
-    /// partial values are reduced over these digits, and every device takes the result of its group.
+    /// Emits the step in which devices receive full blocks.
+    fn emit_sent(
+        &mut self,
+        read: Access,
+        r: &CollectiveRead,
+        layout: Layout,
+        (kind, axes): (CollectiveKind, &Axes),
+    ) -> Slot {
+        let out = self.emit(draft::map_nest(read, &r.loops.extents), layout, false);
+        self.mark_user_collective(kind, axes);
+        out
+    }
+    /// Lowers a reduction within groups whose devices differ in some digits of the axes.
+    ///
+    /// The values are reduced over these digits, and every device takes the result of its group.
     fn reduce_in_groups(
         &mut self,
         (slot, own): (Slot, &[Axis]),

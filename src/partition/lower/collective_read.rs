@@ -323,6 +323,13 @@ impl<'a> CollectiveRead<'a> {
         };
         (0..group.len()).flat_map(|p| (0..group.len()).map(move |k| pair(p, k))).collect()
     }
+    /// Returns the access of a broadcast: all devices read the values of its source.
+    pub(crate) fn broadcast_access(&self, slot: Slot, dtype: DType, own: &[Axis], source: usize) -> Access {
+        let axes: Vec<(Axis, usize)> = self.members.digits().iter().map(|d| (d.axis, d.size)).collect();
+        let source = indices(&axes, source).map(|(axis, i)| (axis, AffineExpr::constant(i as i64)));
+        let run = DeviceRun { source: source.collect(), ..DeviceRun::default() };
+        Access { dtype, pieces: vec![self.piece(slot, own, &run)], fill: Scalar::zero(dtype) }
+    }
     /// Returns the access of a permutation.
     /// It has one piece for each run of pairs with a constant difference.
     pub(crate) fn permuted_access(

@@ -58,6 +58,7 @@ fn axes_after(c: &ManualCollective, mut own: Vec<Axis>, unreduced: impl Fn(Axis)
         | ManualCollective::KeepShard { axes, .. }
         | ManualCollective::AllToAll { axes, .. }
         | ManualCollective::Permute { axes, .. }
+        | ManualCollective::Broadcast { axes, .. }
         | ManualCollective::AxisIndex { axes } => {
             let more: Vec<Axis> = axes.iter().filter(|a| !own.contains(a)).collect();
             own.extend(more);

@@ -4,7 +4,7 @@ use super::syntax::{join, list, quoted, tensor};
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, shardings::UnevenPolicy, unsupported};
 use crate::core::{ArrayType, Axes, Axis, DType, Mesh, Result, Scalar, Spec, util::small_sort};
-use crate::ir::program::{DeviceGroups, ManualCollective, ShardMapping};
+use crate::ir::program::{DeviceGroups, ManualCollective, Reducer, ShardMapping};
 
 impl Writer {
     /// Returns the shardings of the inputs and results of a `shard_map`.
@@ -158,6 +158,12 @@ impl Writer {
         let part = self.typed(&text, &args, x.dtype, &part);
         self.reshape(&part, shape)
     }
+    /// Returns the values of the devices of the collective, reduced.
+    fn all_reduce(&mut self, mesh: &Mesh, c: &ManualCollective, reducer: Reducer, x: &Ssa) -> Ssa {
+        let groups = self.replica_groups(mesh, c);
+        let head = format!("\"stablehlo.all_reduce\"({}) <{{{groups}, use_global_device_ids}}>", x.name);
+        self.with_region(&head, &[x], (x.dtype, &x.shape), |w| w.reducer_region(Some(reducer), x.dtype))
+    }
     pub(super) fn collective(
         &mut self,
         c: &ManualCollective,
@@ -174,15 +180,7 @@ impl Writer {
         let x = x.ok_or_else(|| unsupported("a collective of nothing"))?.clone();
         Ok(match c {
             ManualCollective::AxisIndex { .. } | ManualCollective::Pcast { .. } => x,
-            ManualCollective::AllReduce { reducer: combine, .. } => {
-                let groups = self.replica_groups(mesh, c);
-                let head =
-                    format!("\"stablehlo.all_reduce\"({}) <{{{groups}, use_global_device_ids}}>", x.name);
-                let combine = *combine;
-                self.with_region(&head, &[&x], (x.dtype, &x.shape), |w| {
-                    w.reducer_region(Some(combine), x.dtype)
-                })
-            }
+            ManualCollective::AllReduce { reducer, .. } => self.all_reduce(mesh, c, *reducer, &x),
             ManualCollective::AllGather { dim, tiled, .. } => {
                 let mut from = x.shape.clone();
                 if !tiled {
@@ -204,7 +202,7 @@ impl Writer {
                     "\"stablehlo.reduce_scatter\"({}) <{{scatter_dimension = {dim} : i64, {groups}, use_global_device_ids}}>",
                     x.name
                 );
-                let add = Some(crate::ir::program::loop_nest::Reducer::Add);
+                let add = Some(Reducer::Add);
                 let part =
                     self.with_region(&head, &[&x], (x.dtype, &part), |w| w.reducer_region(add, x.dtype));
                 self.reshape(&part, &shape)
@@ -226,6 +224,16 @@ impl Writer {
                 let mut order: Vec<usize> = (0..x.shape.len()).filter(|d| d != split).collect();
                 order.insert(*concat, *split);
                 self.transpose(&out, &order)
+            }
+            ManualCollective::Broadcast { axes, source } => {
+                // a sum to which the other devices add zeros: XLA broadcasts on no CPU
+                let me = self.axis_position(mesh, axes);
+                let source = self.int(DType::I32, *source as i64, &[]);
+                let is_source = self.compare("EQ", &me, &source);
+                let nothing = self.constant(x.dtype, Scalar::zero(x.dtype), &x.shape);
+                let mine = self.select(&is_source, &x, &nothing);
+                let reducer = if x.dtype == DType::Bool { Reducer::Or } else { Reducer::Add };
+                self.all_reduce(mesh, c, reducer, &mine)
             }
             ManualCollective::Permute { axes, pairs } => {
                 let all: Vec<String> = device_groups(mesh, axes)

@@ -19,8 +19,8 @@ use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
     AllToAll, Array, ArrayType, AxisGroups, AxisType, CollectiveDim, ConvOptions, DType, Error, Key, Operand,
-    Padding, PcastTo, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to,
-    stack,
+    Padding, PcastTo, RaggedRows, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum,
+    einsum_to, stack,
 };
 use serde_json::Value;
 use std::panic::Location;
@@ -572,8 +572,20 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
                 .map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
-        "pshuffle" => x.ppermute(over, sizes(&p["perm"]).into_iter().zip(0..).collect::<Vec<_>>()),
-        "pswapaxes" => x.all_to_all(grouped, AllToAll::split(n("axis")).stack(n("axis"))),
+        "pshuffle" => x.pshuffle(over, sizes(&p["perm"])),
+        "pswapaxes" => x.pswapaxes(grouped, n("axis")),
+        "pbroadcast" => x.pbroadcast(over, n("source") as usize),
+        "ragged_all_to_all" => {
+            let [_, output, vectors @ ..] = ins else { return None };
+            let [input_offsets, send_sizes, output_offsets, recv_sizes] = vectors else { return None };
+            let rows = RaggedRows {
+                input_offsets: input_offsets.array(),
+                send_sizes: send_sizes.array(),
+                output_offsets: output_offsets.array(),
+                recv_sizes: recv_sizes.array(),
+            };
+            x.ragged_all_to_all(grouped, &output.array(), &rows)
+        }
         "pcast" => x.pcast(
             over,
             match p["to"].as_str()? {

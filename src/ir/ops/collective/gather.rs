@@ -105,10 +105,8 @@ impl Primitive for AllGather {
         self.group.check_equal_groups(self.name())?;
         self.group.check_may_vary(self.name(), x)?;
         if self.to != AllGatherTo::Varying && self.group.groups.is_some() {
-            return Err(varying_fault(
-                "all_gather within groups has different results, so its result varies",
-            )
-            .help("leave out `.invarying()` or `.reduced()`"));
+            return Err(varying_fault("the values that groups gather differ, so the result varies")
+                .help("leave out `.invarying()` or `.reduced()`"));
         }
         if self.to == AllGatherTo::Reduced
             && self.group.checked

@@ -13,7 +13,7 @@ mod index;
 mod reduce;
 
 pub use cast::{Pcast, PcastTo};
-pub use exchange::{AllToAllPrim, Ppermute};
+pub use exchange::{AllToAllPrim, Pbroadcast, Ppermute};
 pub use gather::{AllGather, AllGatherTo, OwnPart, PsumScatter};
 pub use index::AxisIndex;
 pub use reduce::Preduce;
@@ -90,10 +90,11 @@ impl CollectiveGroup {
     /// Returns an error if the groups have different sizes.
     fn check_equal_groups(&self, name: &str) -> Result<(), Fault> {
         match &self.groups {
-            Some(groups) if !groups.have_one_size() => {
-                Err(fault!(Mesh, "{name} needs groups of one size, but {groups} have different sizes")
-                    .help("groups of different sizes are for `psum`, `pmax` and `pmin`"))
-            }
+            Some(groups) if !groups.have_one_size() => Err(fault!(
+                Mesh,
+                "the groups {groups} have different sizes, and {name} is for groups of one size"
+            )
+            .help("groups of different sizes are for `psum`, `pmax` and `pmin`")),
             _ => Ok(()),
         }
     }
@@ -120,6 +121,15 @@ impl CollectiveGroup {
             }
         }
         self.groups.as_ref().map_or(Ok(()), |groups| groups.check(self.num_devices(), &self.axes))
+    }
+    /// Returns an error if there is no device of this index.
+    fn check_device(&self, device: usize) -> Result<(), Fault> {
+        let n = self.size();
+        if device < n {
+            return Ok(());
+        }
+        Err(fault!(Mesh, "there is no device {device} along {}, which has {n}", self.axes)
+            .help(format!("they are counted along the axes, from 0 to {}", n - 1)))
     }
     /// Returns the single operand, or an error if it is on another mesh.
     fn check_operand<'a>(&self, name: &str, operands: &'a [TypedOperand]) -> Result<&'a ArrayType, Fault> {

@@ -119,6 +119,10 @@ fn result_block(c: &ManualCollective, num_devices: usize, shape: &[usize]) -> Re
     let mut shape = shape.to_vec();
     match c {
         ManualCollective::AllReduce { .. } | ManualCollective::Pcast { .. } => {}
+        ManualCollective::Broadcast { source, .. } if *source < num_devices => {}
+        ManualCollective::Broadcast { source, .. } => {
+            return Err(format!("it copies the block of device {source} of {num_devices}"));
+        }
         ManualCollective::AxisIndex { .. } => shape.clear(),
         ManualCollective::Permute { pairs, .. } => {
             let mut reached = vec![false; num_devices];
