@@ -156,10 +156,10 @@ pub(crate) fn forward(m: &Llama, c: &Config, cache: &Cache, ids: &Array) -> Resu
         cache.values[i] = cache.values[i].at(ix![.., &at]).set(v);
         let y = nn::dot_product_attention_with(&q, &cache.keys[i], &cache.values[i], causal.clone());
         let y = y.reshape([b, t, c.hidden_size]);
-        x = x + einsum_to("bti,oi->bto", [&y, &w.o_proj.weight], residual);
+        x += einsum_to("bti,oi->bto", [&y, &w.o_proj.weight], residual);
         let (h, w) = (norm(&x, &layer.post_attention_layernorm), &layer.mlp);
         let y = linear(&h, &w.gate_proj).silu() * linear(&h, &w.up_proj);
-        x = x + einsum_to("bti,oi->bto", [&y, &w.down_proj.weight], residual);
+        x += einsum_to("bti,oi->bto", [&y, &w.down_proj.weight], residual);
     }
     cache.filled = &cache.filled + t as i32;
     Ok((linear(&norm(&x, &m.model.norm), &m.lm_head), cache))

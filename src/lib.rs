@@ -332,17 +332,17 @@ pub use api::array::Term;
 pub use api::array::TriangularOptions;
 #[doc(inline)]
 pub use api::array::{
-    AllToAll, Array, CollectiveDim, ConvOptions, ConvolveMode, Dims, DotOptions, Ellipsis, GatherDims,
-    GridIndexing, IndexMode, IndexOptions, NewAxis, Operand, PadMode, Padding, Permutation, Shard,
-    WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, meshgrid, sort_by_keys,
-    stack,
+    AllToAll, Array, AxisGroups, CollectiveDim, ConvOptions, ConvolveMode, Dims, DotOptions, Ellipsis,
+    GatherDims, GridIndexing, IndexMode, IndexOptions, NewAxis, Operand, PadMode, Padding, Permutation,
+    RaggedRows, Shard, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with,
+    meshgrid, sort_by_keys, stack,
 };
 #[doc(inline)]
 pub use api::display::{MovementDiagram, Picture};
 #[doc(inline)]
 pub use api::random::Key;
 #[doc(inline)]
-pub use api::shard_map::{ShardMap, shard_map};
+pub use api::shard_map::{ShardMap, SmapDims, shard_map, smap};
 #[doc(inline)]
 pub use api::spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]

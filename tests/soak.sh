@@ -11,12 +11,8 @@ parts=(--test bad_input --test bytes_moved --test completeness --test conformanc
 cargo test --lib "${parts[@]}" --test sharding --test limits --no-run
 ATMESH_SOAK=1 BYTES_MOVED_VARIANTS=2 DEGENERATE=8 FIXITS=4000 cargo test -q "${parts[@]}"
 ATMESH_SOAK=1 cargo test -q -p atmesh_linalg
-<<<<<<< HEAD
-ATMESH_SOAK=1 cargo test -q --features safetensors --test safetensors killed::
-ATMESH_SOAK=1 cargo test -q --test training a_million_draws
-=======
 ATMESH_SOAK=1 cargo test -q --features safetensors --test safetensors -- killed:: char_gpt::
->>>>>>> 3e6b6ec6 (wip)
+ATMESH_SOAK=1 cargo test -q --test training a_million_draws
 DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do

@@ -10,7 +10,8 @@ use crate::soak::{part, runs_all};
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::collective::{
-    AllGather, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
+    AllGather, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pbroadcast, Pcast, Ppermute, Preduce,
+    PsumScatter,
 };
 use atmesh::ops::elementwise::Binary;
 use atmesh::ops::sharding::{Constrain, Reshard};
@@ -255,14 +256,14 @@ fn among(prim: &Prim, mesh: &Mesh) -> Prim {
     macro_rules! remade {
         ($($ty:ident { $($field:ident: $value:expr),* })*) => {
             $(if let Some(x) = prim.downcast_ref::<$ty>() {
-                let along = CollectiveGroup { mesh, axes, checked: true };
+                let along = CollectiveGroup::new(mesh, axes, true);
                 #[allow(clippy::needless_update, reason = "some have one field only")]
                 return Arc::new($ty { group: along, $($field: $value,)* ..x.clone() });
             })*
         };
     }
     remade! {
-        Preduce {} AllGather {} PsumScatter {} OwnPart {} AllToAllPrim {} AxisIndex {} Pcast {}
+        Pbroadcast { source: n - 1 } Preduce {} AllGather {} PsumScatter {} OwnPart {} AllToAllPrim {} AxisIndex {} Pcast {}
         Ppermute { pairs: (0..n).map(|i| (i, (i + 1) % n)).collect() }
     }
     panic!("say how {} is among more devices", prim.key())
@@ -296,6 +297,9 @@ fn defined(prim: &Prim, blocks: &[Array]) -> Array {
     if let Some(x) = prim.downcast_ref::<PsumScatter>() {
         let sum = folded(Binary::Add);
         return concat((0..n).map(|i| part(&sum, x.dim, i)).collect::<Vec<_>>(), 0);
+    }
+    if let Some(x) = prim.downcast_ref::<Pbroadcast>() {
+        return concat(vec![blocks[x.source].clone(); n], 0);
     }
     if prim.downcast_ref::<OwnPart>().is_some() {
         return blocks[0].reshape([blocks[0].shape().expect("it is a block").num_elements()]);

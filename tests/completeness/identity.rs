@@ -6,8 +6,8 @@ use atmesh::mesh::{AxisType, DeviceId};
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
 use atmesh::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, PcastTo, Ppermute,
-    Preduce, PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pbroadcast, Pcast, PcastTo,
+    Ppermute, Preduce, PsumScatter,
 };
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::dot_general::DotGeneral;
@@ -26,7 +26,7 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{OutOfBounds, Reducer};
-use atmesh::program::{Builder, Prim, Primitive, Program, TypedOperand};
+use atmesh::program::{Builder, DeviceGroups, Prim, Primitive, Program, TypedOperand};
 use atmesh::types::{Scalar, Shape};
 use atmesh::{Axes, Error, checkpoint};
 use std::collections::BTreeMap;
@@ -45,6 +45,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("ty.varying", "what is created outside of a body varies over nothing"),
     ("own_part group.axes", "the size of the dimension says how many devices there are"),
     ("pcast to", "there is one cast only from what varies"),
+    ("pbroadcast group.axes", "the source is not among fewer devices"),
     ("ppermute group.axes", "the same pairs are not of another number of devices"),
     ("random_split ty.dtype", "a key is split into keys"),
     ("gather dims.collapsed", "a window of one element has the same one, whichever dimension it is without"),
@@ -112,12 +113,18 @@ fn backwards(mesh: &Mesh) -> Mesh {
     typed.fold(turned, |mesh, (axis, ty)| mesh.with_axis_types(*axis, *ty).expect("its own axis"))
 }
 fn alongs(x: &CollectiveGroup) -> Vec<In<CollectiveGroup>> {
-    let CollectiveGroup { mesh, axes: _, checked } = x;
+    let CollectiveGroup { mesh, axes: _, checked, groups: _ } = x;
     vec![
         In(".mesh", CollectiveGroup { mesh: backwards(mesh), ..x.clone() }),
         In(".axes", CollectiveGroup { axes: Axes::none(), ..x.clone() }),
         In(".checked", CollectiveGroup { checked: !checked, ..x.clone() }),
     ]
+}
+/// Changes the groups too, of a collective that is for groups.
+fn grouped(x: &CollectiveGroup) -> Vec<In<CollectiveGroup>> {
+    let one_each = DeviceGroups::new(vec![vec![0], vec![1]]);
+    let groups = In(".groups", CollectiveGroup { groups: Some(one_each), ..x.clone() });
+    alongs(x).into_iter().chain([groups]).collect()
 }
 fn places(x: &GatherDims) -> Vec<In<GatherDims>> {
     let GatherDims {
@@ -333,19 +340,20 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Cofactors {}
         Pinv { tolerance: [Scalar::Float(0.9)] }
         Preduce {
-            group: alongs(&x.group),
+            group: grouped(&x.group),
             reducer: [Reducer::Add, Reducer::Max, Reducer::Min, Reducer::And].into_iter().filter(|c| *c != x.reducer)
         }
         AllGather {
-            group: alongs(&x.group),
+            group: grouped(&x.group),
             dim: [0],
             tiled: [!x.tiled],
             to: [AllGatherTo::Invarying, AllGatherTo::Reduced]
         }
-        PsumScatter { group: alongs(&x.group), dim: [0], tiled: [!x.tiled] }
+        PsumScatter { group: grouped(&x.group), dim: [0], tiled: [!x.tiled] }
         OwnPart { group: alongs(&x.group), dim: [1], tiled: [!x.tiled] }
-        AllToAllPrim { group: alongs(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
+        AllToAllPrim { group: grouped(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
         Ppermute { group: alongs(&x.group), pairs: [vec![(0, 1)]] }
+        Pbroadcast { group: alongs(&x.group), source: [0] }
         AxisIndex { group: alongs(&x.group) }
         Pcast { group: alongs(&x.group), to: [PcastTo::Varying, PcastTo::Reduced].into_iter().filter(|c| *c != x.to) }
     }

@@ -274,7 +274,9 @@ fn manual_row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
         Some(ManualCollective::AllGather { .. }) => CollectiveKind::AllGather.name(),
         Some(ManualCollective::ReduceScatter { .. }) => CollectiveKind::ReduceScatter.name(),
         Some(ManualCollective::AllToAll { .. }) => CollectiveKind::AllToAll.name(),
-        Some(ManualCollective::Permute { .. }) => CollectiveKind::Permute.name(),
+        Some(ManualCollective::Permute { .. } | ManualCollective::Broadcast { .. }) => {
+            CollectiveKind::Permute.name()
+        }
         Some(
             ManualCollective::KeepShard { .. }
             | ManualCollective::AxisIndex { .. }

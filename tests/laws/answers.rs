@@ -11,8 +11,8 @@ use atmesh::ops::PRIMITIVES;
 use atmesh::prelude::*;
 use atmesh::program::loop_nest::{LoopNest, Reducer};
 use atmesh::program::{
-    BatchedOp, Dim, DimMap, ExplicitRule, Factors, Input, JvpArgs, Linearity, ManualCollective, Prim,
-    Primitive, Priority, Tangents, TransposeArgs, TypedOperand, Value, Var, VmapArgs,
+    BatchedOp, DeviceGroups, Dim, DimMap, ExplicitRule, Factors, Input, JvpArgs, Linearity, ManualCollective,
+    Prim, Primitive, Priority, Tangents, TransposeArgs, TypedOperand, Value, Var, VmapArgs,
 };
 use atmesh::{Axes, Error, Shape};
 use std::sync::Arc;
@@ -209,21 +209,27 @@ fn collective(c: Option<ManualCollective>, rng: &mut Rng) -> Option<ManualCollec
     };
     let (dim, concat, tiled) = (rng.below(4), off_size(rng.below(3), rng), rng.once_in(2));
     let position = |rng: &mut Rng| *rng.choose(&[0, 1, 1, 2, usize::MAX]);
-    Some(match rng.below(9) {
+    let lists: [&[&[usize]]; 7] =
+        [&[], &[&[0], &[1]], &[&[1, 0]], &[&[0]], &[&[0, usize::MAX]], &[&[1], &[]], &[&[0, 1, 1]]];
+    let list = *rng.choose(&lists);
+    let groups = rng.once_in(3).then(|| DeviceGroups::new(list.iter().map(|g| g.to_vec()).collect()));
+    Some(match rng.below(10) {
         0 => return c.filter(|_| rng.once_in(2)),
         1 => ManualCollective::AllReduce {
             axes,
+            groups,
             reducer: *rng.choose(&[Reducer::And, Reducer::Mul, Reducer::Min]),
         },
-        2 => ManualCollective::AllGather { axes, dim, tiled },
-        3 => ManualCollective::ReduceScatter { axes, dim, tiled },
+        2 => ManualCollective::AllGather { axes, groups, dim, tiled },
+        3 => ManualCollective::ReduceScatter { axes, groups, dim, tiled },
         4 => ManualCollective::KeepShard { axes, dim, tiled },
-        5 => ManualCollective::AllToAll { axes, split: dim, concat, tiled },
+        5 => ManualCollective::AllToAll { axes, groups, split: dim, concat, tiled },
         6 => {
             let pairs = (0..rng.below(4)).map(|_| (position(rng), position(rng))).collect();
             ManualCollective::Permute { axes, pairs }
         }
         7 => ManualCollective::AxisIndex { axes },
+        8 => ManualCollective::Broadcast { axes, source: position(rng) },
         _ => ManualCollective::Pcast { axes: axes.iter().collect() },
     })
 }

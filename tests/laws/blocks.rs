@@ -3,7 +3,7 @@
 use crate::Rng;
 use crate::programs::spec;
 use atmesh::prelude::*;
-use atmesh::{Axes, Error};
+use atmesh::{Axes, AxisGroups, Error, RaggedRows};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
@@ -19,6 +19,7 @@ macro_rules! kinds {
 
 kinds! {
     Add Mul Tanh Sum Transpose Slice Roll Concat Dot Index Psum Pmax Gather GatherStacked Scatter Exchange
+    PsumGroups PmaxGroups GatherGroups ScatterGroups ExchangeGroups Broadcast Shuffle Rows
     Ring Shift Pairs Around Edges Both Doubled JoinedRings PartOfRing Fori Scan While Cond Grad Jit Inner
 }
 
@@ -121,6 +122,38 @@ impl Blocks {
         if k.is_multiple_of(5) { names.into() } else { Axes::from(names[k / 5 % names.len()]) }
     }
 
+    /// Returns groups of the devices along some axes: neighbours, devices at equal distances, or
+    /// devices in any order. The groups have one size, or else the first device is alone.
+    fn groups(&self, axes: Axes, devices: usize, k: usize, one_size: bool) -> AxisGroups {
+        let sizes: Vec<usize> = (1..=devices).filter(|n| devices.is_multiple_of(*n)).collect();
+        let size = sizes[k % sizes.len()];
+        let count = devices / size;
+        let device = |g: usize, i: usize| match k / 4 % 3 {
+            0 => g * size + i,
+            1 => i * count + g,
+            _ => (5 * (g * size + i) + k / 12) % devices,
+        };
+        if !one_size && k.is_multiple_of(3) {
+            return AxisGroups::new(axes, [(0..1).collect::<Vec<_>>(), (1..devices).rev().collect()]);
+        }
+        AxisGroups::new(axes, (0..count).map(|g| (0..size).map(|i| device(g, i)).collect::<Vec<_>>()))
+    }
+
+    /// Sends some rows of each device to the next ones.
+    fn rows(x: &Array, axes: Axes, devices: usize, k: usize) -> Array {
+        let (n, of) = (devices as i32, |f: &dyn Fn(i32) -> i32| {
+            Array::from((0..devices as i32).map(f).collect::<Vec<_>>())
+        });
+        let me = axis_index(axes.clone());
+        let rows = RaggedRows {
+            input_offsets: (of(&|t| 3 * t) + &me) % 7,
+            send_sizes: (of(&|t| t) + &me) % 3,
+            output_offsets: of(&|_| 0) + &me * 2,
+            recv_sizes: (of(&|s| s) + &me) % 3 + (k % 2) as i32 * (n - 1),
+        };
+        x.ragged_all_to_all(axes, &(x * 0.5), &rows)
+    }
+
     fn apply(&self, line: &Line, values: &[Array]) -> Result<Array> {
         let (x, other, k) = (&values[line.a], &values[line.b], line.k);
         let shape = x.shape()?.to_vec();
@@ -152,6 +185,17 @@ impl Blocks {
             GatherStacked => x.all_gather(axes, CollectiveDim::stacked(dim)),
             Scatter => x.psum_scatter(axes, CollectiveDim::tiled(dim)),
             Exchange => x.all_to_all(axes, AllToAll::split(dim).concat((k / 7 % shape.len().max(1)) as i32)),
+            PsumGroups => x.psum(self.groups(axes, devices, k, false)),
+            PmaxGroups => x.pmax(self.groups(axes, devices, k, false)),
+            GatherGroups => x.all_gather(self.groups(axes, devices, k, true), CollectiveDim::tiled(dim)),
+            ScatterGroups => x.psum_scatter(self.groups(axes, devices, k, true), CollectiveDim::tiled(dim)),
+            ExchangeGroups => {
+                let to = (k / 7 % shape.len().max(1)) as i32;
+                x.all_to_all(self.groups(axes, devices, k, true), AllToAll::split(dim).concat(to))
+            }
+            Broadcast => x.pbroadcast(axes, k / 2 % devices),
+            Shuffle => x.pshuffle(axes, (0..devices).map(|i| (i + k) % devices).rev().collect::<Vec<_>>()),
+            Rows => Blocks::rows(x, axes, devices, k),
             Ring => ring(x),
             Shift => x.ppermute(axes, Permutation::shift(moves)),
             Pairs => {

@@ -9,6 +9,7 @@ mod custom_rules;
 mod fits;
 mod layouts;
 mod logical_axes;
+mod manual_collectives;
 mod nn;
 mod optim;
 mod ragged;

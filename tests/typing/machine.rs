@@ -8,7 +8,9 @@ use crate::evaluate::{Data, run};
 use atmesh::Mesh;
 use atmesh::mesh::Axes;
 use atmesh::program::loop_nest::Reducer;
-use atmesh::program::{Control, CustomCall, Input, ManualCollective, Op, Prim, Program, ShardMapping};
+use atmesh::program::{
+    Control, CustomCall, DeviceGroups, Input, ManualCollective, Op, Prim, Program, ShardMapping,
+};
 use atmesh::types::{ArrayType, DType, Scalar};
 use std::rc::Rc;
 
@@ -131,11 +133,19 @@ impl Machine {
         let total = out.iter().product::<usize>();
         // Computes which elements of which group members are combined, element by element.
         let read = |p: usize, axes: &Axes, f: &Source<'_>, combine: Reducer| {
-            let (group, me, shape) = (self.group(p, axes), self.rank(p, axes), types[0].shape.to_vec());
+            let (mut group, mut me) = (self.group(p, axes), self.rank(p, axes));
+            let shape = types[0].shape.to_vec();
+            if let Some(groups) = c.groups() {
+                let own =
+                    groups.lists().iter().find(|list| list.contains(&me)).expect("each device is in a group");
+                me = own.iter().position(|k| *k == me).expect("the list has it");
+                group = own.iter().map(|k| group[*k]).collect();
+            }
             (0..total)
                 .map(|i| {
                     let parts = f(me, &unflatten(i, &out));
-                    let values = parts.iter().map(|(q, at)| x(group[*q])[flatten(at, &shape)]);
+                    let members = parts.iter().filter(|(q, _)| *q < group.len());
+                    let values = members.map(|(q, at)| x(group[*q])[flatten(at, &shape)]);
                     values
                         .reduce(|a, b| combined(combine, result.dtype, a, b))
                         .unwrap_or(Scalar::zero(result.dtype))
@@ -143,12 +153,13 @@ impl Machine {
                 .collect::<Data>()
         };
         let add = Reducer::Add;
+        let size = |axes: &Axes| c.groups().map_or_else(|| self.size(axes), DeviceGroups::max_size);
         // Maps an index of a scattered result to the operand's index, for the device at this
         // position.
         let uncut = |me: usize, index: &[usize], axes: &Axes, dim: usize, tiled: bool| {
             let mut at = index.to_vec();
             if tiled {
-                at[dim] += me * (types[0].shape[dim] / self.size(axes));
+                at[dim] += me * (types[0].shape[dim] / size(axes));
             } else {
                 at.insert(dim, me);
             }
@@ -159,11 +170,11 @@ impl Machine {
             ManualCollective::AxisIndex { axes } => {
                 Held::each(n, |p| vec![Scalar::Int(self.rank(p, axes) as i128)])
             }
-            ManualCollective::AllReduce { axes, reducer: combine } => {
-                let all = |_: usize, at: &[usize]| (0..self.size(axes)).map(|q| (q, at.to_vec())).collect();
+            ManualCollective::AllReduce { axes, reducer: combine, .. } => {
+                let all = |_: usize, at: &[usize]| (0..size(axes)).map(|q| (q, at.to_vec())).collect();
                 Held::each(n, |p| read(p, axes, &all, *combine))
             }
-            ManualCollective::AllGather { axes, dim, tiled } => {
+            ManualCollective::AllGather { axes, dim, tiled, .. } => {
                 let f = |_: usize, at: &[usize]| {
                     let mut at = at.to_vec();
                     let q = if *tiled {
@@ -178,9 +189,9 @@ impl Machine {
                 };
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            ManualCollective::ReduceScatter { axes, dim, tiled } => {
+            ManualCollective::ReduceScatter { axes, dim, tiled, .. } => {
                 let f = |me: usize, at: &[usize]| {
-                    (0..self.size(axes)).map(|q| (q, uncut(me, at, axes, *dim, *tiled))).collect()
+                    (0..size(axes)).map(|q| (q, uncut(me, at, axes, *dim, *tiled))).collect()
                 };
                 Held::each(n, |p| read(p, axes, &f, add))
             }
@@ -188,11 +199,11 @@ impl Machine {
                 let f = |me: usize, at: &[usize]| vec![(me, uncut(me, at, axes, *dim, *tiled))];
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            ManualCollective::AllToAll { axes, split, concat, tiled } => {
+            ManualCollective::AllToAll { axes, split, concat, tiled, .. } => {
                 let f = |me: usize, at: &[usize]| {
                     let mut at = at.to_vec();
                     let q = if *tiled {
-                        let cut = types[0].shape[*split] / self.size(axes);
+                        let cut = types[0].shape[*split] / size(axes);
                         let block = if split == concat { cut } else { types[0].shape[*concat] };
                         let q = at[*concat] / block;
                         at[*concat] %= block;
@@ -205,6 +216,10 @@ impl Machine {
                     };
                     vec![(q, at)]
                 };
+                Held::each(n, |p| read(p, axes, &f, add))
+            }
+            ManualCollective::Broadcast { axes, source } => {
+                let f = |_: usize, at: &[usize]| vec![(*source, at.to_vec())];
                 Held::each(n, |p| read(p, axes, &f, add))
             }
             ManualCollective::Permute { axes, pairs } => {

@@ -93,6 +93,7 @@ fn collectives() {
 #[test]
 fn per_device_code() {
     nested("shard_map.jsonl", 188);
+    nested("smap.jsonl", 82);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use atmesh::diagnostic::{ErrorKind, Fault};
 use atmesh::grad::{jvp_program, vjp_program};
 use atmesh::mesh::{Axes, Axis, AxisType};
 use atmesh::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
-    PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pbroadcast, Pcast, PcastTo, Ppermute,
+    Preduce, PsumScatter,
 };
 use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::Unary;
@@ -18,7 +18,9 @@ use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::ops::slicing::UpdateSlice;
 use atmesh::program::loop_nest::Reducer;
 use atmesh::program::typing::cotangent_type;
-use atmesh::program::{Builder, CheckpointPolicy, Control, Loop, Prim, Program, ShardMapping, Value};
+use atmesh::program::{
+    Builder, CheckpointPolicy, Control, DeviceGroups, Loop, Prim, Program, ShardMapping, Value,
+};
 use atmesh::types::{ArrayType, DType, Scalar, Shape};
 use atmesh::{Error, Mesh, Spec};
 use serde_json::Value as Json;
@@ -347,16 +349,19 @@ impl Reader<'_> {
 
     fn collective(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Vec<Value>>> {
         let (mesh, checked) = (self.top().mesh.clone(), self.top().checked);
-        if !p["axis_index_groups"].is_null() {
-            return not_here("axis_index_groups");
-        }
         let mut named = axes(&p["axis_name"]);
         if op == "ppermute" {
             let mut order: Vec<Axis> = named.iter().collect();
             order.sort_by_key(|a| mesh.find(*a));
             named = order.into();
         }
-        let along = CollectiveGroup { mesh: mesh.clone(), axes: named, checked };
+        let mut along = CollectiveGroup::new(mesh.clone(), named, checked);
+        along.groups = p["axis_index_groups"].as_array().map(|groups| {
+            let group = |g: &Json| {
+                g.as_array().into_iter().flatten().map(|i| i.as_i64().unwrap_or(-1) as usize).collect()
+            };
+            DeviceGroups::new(groups.iter().map(group).collect())
+        });
         let dim = |v: &Json, rank: usize| {
             let d = v.as_i64().unwrap_or(0);
             if d < 0 { (d + rank as i64) as usize } else { d as usize }
@@ -405,6 +410,19 @@ impl Reader<'_> {
                     Arc::new(AllToAllPrim { group: along, split_dim: split, concat_dim: concat, tiled }),
                     ins,
                 )
+            }
+            "pshuffle" => {
+                let pairs: Vec<_> = sizes(&p["perm"]).into_iter().zip(0..).collect();
+                one(b, Arc::new(Ppermute { group: along, pairs }), ins)
+            }
+            "pswapaxes" => {
+                let d = dim(&p["axis"], rank);
+                let prim = AllToAllPrim { group: along, split_dim: d, concat_dim: d, tiled: false };
+                one(b, Arc::new(prim), ins)
+            }
+            "pbroadcast" => {
+                let source = p["source"].as_i64().unwrap_or(-1) as usize;
+                one(b, Arc::new(Pbroadcast { group: along, source }), ins)
             }
             "ppermute" => {
                 let pairs = list(&p["perm"]).iter().map(|v| (sizes(v)[0], sizes(v)[1])).collect();

@@ -4,213 +4,15 @@
 //! methods look up the axes in the enclosing `shard_map`, and record the primitives of
 //! `ops::collective`.
 
-use super::{Array, dims::resolve_dim, prims};
+use super::{
+    AllToAll, Array, AxisGroups, CollectiveDim, IndexOptions, Permutation, dims::resolve_dim, prims,
+};
 use crate::api::trace::{Setting, apply1, poison, setting};
 use crate::core::{Axes, Axis, AxisType, DType, Fault, Result};
-use crate::ir::ops::collective::{AllGatherTo, PcastTo};
+use crate::ir::ops::collective::PcastTo;
 use crate::ir::ops::elementwise::Binary;
-use crate::ir::program::{CallSite, Prim, Reducer};
+use crate::ir::program::{CallSite, DeviceGroups, Prim, Reducer};
 use std::collections::HashSet;
-
-/// The array dimension that a collective gathers into or scatters from.
-///
-/// [`CollectiveDim::tiled`] uses an existing dimension, [`CollectiveDim::stacked`] a dimension that
-/// holds one block per device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias("scatter_dimension"))]
-pub struct CollectiveDim {
-    dim: i32,
-    tiled: bool,
-    result: AllGatherTo,
-}
-
-impl CollectiveDim {
-    /// Concatenates (or splits) blocks along dimension `dim`, which every block has.
-    ///
-    /// This is JAX's `axis=dim, tiled=True`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"],
-    ///     |x: &Array| x.all_gather("X", CollectiveDim::tiled(0)));
-    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn tiled(dim: i32) -> CollectiveDim {
-        CollectiveDim { dim, tiled: true, result: AllGatherTo::Varying }
-    }
-    /// Stacks blocks along a new dimension `dim` of the result (or removes it from the operand).
-    ///
-    /// This is JAX's `axis=dim, tiled=False`.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X", _],
-    ///     |x: &Array| x.all_gather("X", CollectiveDim::stacked(0)));
-    /// assert_eq!(f.call(Array::arange(0..4))?.shape()?, [4, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn stacked(dim: i32) -> CollectiveDim {
-        CollectiveDim { dim, tiled: false, result: AllGatherTo::Varying }
-    }
-    setters! {
-        /// Gives the result of `all_gather` an invarying type: it is equal on all devices along the
-        /// axes.
-        pub fn invarying() = result: AllGatherTo::Invarying;
-        /// Types the result of `all_gather` as reduced over the axes.
-        ///
-        /// A reduced value is equal on all devices along the axes, and its cotangent is unreduced
-        /// over them.
-        pub fn reduced() = result: AllGatherTo::Reduced;
-    }
-}
-
-/// The split and concatenation dimensions of an all-to-all: `AllToAll::split(0).concat(1)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias("split_axis", "concat_axis"))]
-pub struct AllToAll {
-    split: i32,
-    concat: i32,
-    tiled: bool,
-}
-impl AllToAll {
-    /// Describes an all-to-all that splits dimension `dim` into one piece per device.
-    ///
-    /// Complete it with [`AllToAllSplit::concat`] or [`AllToAllSplit::stack`].
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let turned = |x: &Array| x.all_to_all("X", AllToAll::split(1).concat(0));
-    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], turned);
-    /// assert_eq!(type_of(f.call(Array::ones([4, 4]))?), "float32[4,4@X]");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn split(dim: i32) -> AllToAllSplit {
-        AllToAllSplit { dim }
-    }
-    /// Returns the split dimension, the concatenation dimension, and `true` if tiled.
-    pub(crate) fn into_parts(self) -> (i32, i32, bool) {
-        (self.split, self.concat, self.tiled)
-    }
-}
-/// An [`AllToAll`] without its concatenation dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllToAllSplit {
-    dim: i32,
-}
-impl AllToAllSplit {
-    /// Concatenates the received pieces along dimension `dim`.
-    pub fn concat(self, dim: i32) -> AllToAll {
-        AllToAll { split: self.dim, concat: dim, tiled: true }
-    }
-    /// Stacks the received pieces along a new dimension `dim` of the result.
-    ///
-    /// The split dimension must have the size of the axes, and is removed.
-    pub fn stack(self, dim: i32) -> AllToAll {
-        AllToAll { split: self.dim, concat: dim, tiled: false }
-    }
-}
-
-/// The source and target devices of a [`ppermute`](Array::ppermute).
-///
-/// It is an array or vector of `(source, target)` pairs such as `[(0, 1), (1, 0)]`, or made by
-/// [`Permutation::shift`] or [`Permutation::ring`]. Devices are numbered along the axes, the first
-/// axis outermost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permutation(PermutationKind);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PermutationKind {
-    Pairs(Vec<(usize, usize)>),
-    Shift(i64),
-    Ring(i64),
-}
-conversions! { Permutation:
-    [const N: usize] [(usize, usize); N]
-        => |pairs| Permutation(PermutationKind::Pairs(pairs.into()));
-    [] Vec<(usize, usize)> => |pairs| Permutation(PermutationKind::Pairs(pairs));
-}
-impl std::fmt::Display for Permutation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            PermutationKind::Pairs(pairs) => write!(f, "{pairs:?}"),
-            PermutationKind::Shift(by) => write!(f, "Permutation::shift({by})"),
-            PermutationKind::Ring(by) => write!(f, "Permutation::ring({by})"),
-        }
-    }
-}
-impl Permutation {
-    /// Sends each block from device i to device i + `by`; devices without a source receive zeros.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 4)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"],
-    ///     |x: &Array| x.ppermute("X", Permutation::shift(1)));
-    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [0, 1, 2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn shift(by: i64) -> Permutation {
-        Permutation(PermutationKind::Shift(by))
-    }
-    /// Sends each block from device i to device i + `by`, modulo the number of devices.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 4)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"],
-    ///     |x: &Array| x.ppermute("X", Permutation::ring(1)));
-    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [4, 1, 2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn ring(by: i64) -> Permutation {
-        Permutation(PermutationKind::Ring(by))
-    }
-    /// Returns the `(source, target)` pairs among `n` devices.
-    pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
-        match &self.0 {
-            PermutationKind::Pairs(pairs) => pairs.clone(),
-            _ => (0..n).filter_map(|i| Some((i, self.target(i, n)?))).collect(),
-        }
-    }
-    /// Returns the first of `n` devices to which device `i` sends.
-    pub(crate) fn target(&self, i: usize, n: usize) -> Option<usize> {
-        match &self.0 {
-            PermutationKind::Pairs(pairs) => pairs.iter().find(|p| p.0 == i).map(|p| p.1),
-            PermutationKind::Shift(by) => {
-                i.checked_add_signed(isize::try_from(*by).ok()?).filter(|to| *to < n)
-            }
-            PermutationKind::Ring(by) => Some((i + by.rem_euclid((n as i64).max(1)) as usize) % n),
-        }
-    }
-    /// Returns the device, among `n`, that sends to device `i`.
-    pub(crate) fn source(&self, i: usize, n: usize) -> Option<usize> {
-        match &self.0 {
-            PermutationKind::Pairs(pairs) => pairs.iter().find(|p| p.1 == i).map(|p| p.0),
-            PermutationKind::Shift(by) => Permutation(PermutationKind::Shift(by.checked_neg()?)).target(i, n),
-            PermutationKind::Ring(by) => Some((i + n - by.rem_euclid((n as i64).max(1)) as usize) % n),
-        }
-    }
-    /// Returns an error message for the first explicit pair that is invalid among `n` devices.
-    ///
-    /// A pair is invalid if it names a device outside of the axes, or repeats a source or target.
-    pub(crate) fn invalid_pair(&self, n: usize, axes: &Axes) -> Option<String> {
-        let PermutationKind::Pairs(pairs) = &self.0 else { return None };
-        let (mut from, mut to) = (HashSet::new(), HashSet::new());
-        pairs.iter().find_map(|(a, b)| {
-            if *a >= n || *b >= n {
-                Some(format!("the pair ({a}, {b}) is outside the {n} devices over {axes}"))
-            } else if !from.insert(*a) || !to.insert(*b) {
-                Some(format!("the pair ({a}, {b}) names a source or a target for the second time"))
-            } else {
-                None
-            }
-        })
-    }
-}
 
 /// # Manual mode
 ///
@@ -220,17 +22,16 @@ impl Array {
     /// Applies the primitive that `make` builds from the setting of the enclosing manual region.
     fn collective(
         &self,
-        axes: impl Into<Axes>,
+        over: AxisGroups,
         call: CallSite<'_>,
-        make: impl FnOnce(&Setting, &Axes) -> Prim,
+        make: impl FnOnce(&Setting, &AxisGroups) -> Prim,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let here =
             setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, untracked: Axes::none() }));
-        let axes = axes.into();
-        match here.ok_or_else(|| outside_shard_map(call.op)).and_then(|here| one_kind_of_region(here, &axes))
-        {
-            Ok(here) => apply1(make(&here, &axes), &[self.into()], call),
+        let here = here.ok_or_else(|| outside_shard_map(call.op));
+        match here.and_then(|here| one_kind_of_region(here, over.axes())) {
+            Ok(here) => apply1(make(&here, &over), &[self.into()], call),
             Err(fault) => self.reject(fault, call),
         }
     }
@@ -249,11 +50,11 @@ impl Array {
     /// ```
     #[doc(alias("all_reduce", "Allreduce"))]
     #[track_caller]
-    pub fn psum(&self, axes: impl Into<Axes>) -> Array {
+    pub fn psum(&self, axes: impl Into<AxisGroups>) -> Array {
         self.with_call_site(CallSite::here("psum"), |call| {
             let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
             let x = if is_bool { self.convert_at(DType::I32, call) } else { self.clone() };
-            x.collective(axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes))
+            x.collective(axes.into(), call, |at, over| prims::all_reduce(at, Reducer::Add, over))
         })
     }
     /// Averages the blocks of the devices along `axes`; every device gets the mean.
@@ -268,18 +69,26 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
-        let axes = axes.into();
+    pub fn pmean(&self, axes: impl Into<AxisGroups>) -> Array {
+        let over = axes.into();
         self.with_call_site(CallSite::here("pmean"), |call| {
             let inexact = self.type_ref().is_ok_and(|t| t.dtype.is_inexact());
             let x = if inexact { self.clone() } else { self.convert_at(DType::F32, call) };
-            let sum = x.collective(&axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes));
+            let sum = x.collective(over.clone(), call, |at, over| prims::all_reduce(at, Reducer::Add, over));
             // an error about the axes is already reported
             if sum.type_ref().is_err() {
                 return sum;
             }
-            let n = ok_or_return!(manual_axes_size(&axes, call), |error| poison(error));
-            sum.binary_with(Binary::Div, n, call)
+            match over.groups() {
+                Some(groups) if !groups.have_one_size() => {
+                    let dtype = x.type_ref().map_or(DType::F32, |t| t.dtype);
+                    sum.binary_with(Binary::Div, group_sizes(&over, groups, dtype, call), call)
+                }
+                _ => {
+                    let n = ok_or_return!(group_size(&over, call), |error| poison(error));
+                    sum.binary_with(Binary::Div, n, call)
+                }
+            }
         })
     }
     /// Computes the elementwise maximum of the blocks of the devices along `axes`.
@@ -293,15 +102,15 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
+    pub fn pmax(&self, axes: impl Into<AxisGroups>) -> Array {
         let combine = self.extreme_reducer(true);
-        self.collective(axes, CallSite::here("pmax"), |at, axes| prims::all_reduce(at, combine, axes))
+        self.collective(axes.into(), CallSite::here("pmax"), |at, over| prims::all_reduce(at, combine, over))
     }
     /// Computes the elementwise minimum of the blocks of the devices along `axes`.
     #[track_caller]
-    pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
+    pub fn pmin(&self, axes: impl Into<AxisGroups>) -> Array {
         let combine = self.extreme_reducer(false);
-        self.collective(axes, CallSite::here("pmin"), |at, axes| prims::all_reduce(at, combine, axes))
+        self.collective(axes.into(), CallSite::here("pmin"), |at, over| prims::all_reduce(at, combine, over))
     }
     /// Returns the reducer of `pmax` or `pmin`. For booleans the maximum is `or`, the minimum
     /// `and`.
@@ -331,12 +140,15 @@ impl Array {
     /// ```
     #[doc(alias("all_gather_into_tensor"))]
     #[track_caller]
-    pub fn all_gather(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
-        let call = CallSite::here("all_gather");
+    pub fn all_gather(&self, axes: impl Into<AxisGroups>, dim: CollectiveDim) -> Array {
+        self.all_gather_at(axes.into(), dim, CallSite::here("all_gather"))
+    }
+    /// Implements [`Array::all_gather`].
+    pub(super) fn all_gather_at(&self, axes: AxisGroups, dim: CollectiveDim, call: CallSite<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = ty.rank() + usize::from(!dim.tiled);
         let d = ok_or_return!(resolve_dim(dim.dim.into(), rank), |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, dim.tiled, dim.result))
+        self.collective(axes, call, |at, over| prims::all_gather(at, over, d, dim.tiled, dim.result))
     }
     /// Sums the blocks of the devices along `axes` and scatters the sum (reduce-scatter).
     ///
@@ -355,11 +167,11 @@ impl Array {
     /// ```
     #[doc(alias("reduce_scatter", "reduce_scatter_tensor"))]
     #[track_caller]
-    pub fn psum_scatter(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
+    pub fn psum_scatter(&self, axes: impl Into<AxisGroups>, dim: CollectiveDim) -> Array {
         let call = CallSite::here("psum_scatter");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let d = ok_or_return!(resolve_dim(dim.dim.into(), ty.rank()), |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, dim.tiled))
+        self.collective(axes.into(), call, |at, over| prims::psum_scatter(at, over, d, dim.tiled))
     }
     /// Sends a piece of each block to every device along `axes` (all-to-all).
     ///
@@ -379,13 +191,21 @@ impl Array {
     /// ```
     #[doc(alias("all_to_all_single"))]
     #[track_caller]
-    pub fn all_to_all(&self, axes: impl Into<Axes>, split_concat: AllToAll) -> Array {
-        let call = CallSite::here("all_to_all");
+    pub fn all_to_all(&self, axes: impl Into<AxisGroups>, split_concat: AllToAll) -> Array {
+        self.all_to_all_at(axes.into(), split_concat, CallSite::here("all_to_all"))
+    }
+    /// Implements [`Array::all_to_all`].
+    pub(super) fn all_to_all_at(
+        &self,
+        axes: AxisGroups,
+        split_concat: AllToAll,
+        call: CallSite<'_>,
+    ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let dims = resolve_dim(split_concat.split.into(), ty.rank())
             .and_then(|s| Ok((s, resolve_dim(split_concat.concat.into(), ty.rank())?)));
         let (s, c) = ok_or_return!(dims, |fault| self.reject(fault, call));
-        self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, split_concat.tiled))
+        self.collective(axes, call, |at, over| prims::all_to_all(at, over, s, c, split_concat.tiled))
     }
     /// Sends each block to another device along `axes`; devices without a source receive zeros.
     ///
@@ -408,10 +228,71 @@ impl Array {
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, permutation: impl Into<Permutation>) -> Array {
         let how = permutation.into();
-        self.collective(axes, CallSite::here("ppermute"), |at, axes| {
-            let n = axes.iter().map(|a| at.mesh.extent(a)).product();
-            prims::ppermute(at, axes, how.pairs(n))
+        self.collective(axes.into().into(), CallSite::here("ppermute"), |at, over| {
+            let n = over.axes().iter().map(|a| at.mesh.extent(a)).product();
+            prims::ppermute(at, over, how.pairs(n))
         })
+    }
+    /// Gives each device along `axes` the block of another one: device `i` gets that of device
+    /// `permutation[i]`.
+    ///
+    /// `permutation` names each device once, in any order. [`ppermute`](Array::ppermute) takes the
+    /// pairs instead, and may leave devices out.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.pshuffle("X", [3, 0, 1, 2]));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [4, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pshuffle(&self, axes: impl Into<Axes>, permutation: impl Into<Vec<usize>>) -> Array {
+        let (axes, permutation) = (axes.into(), permutation.into());
+        let call = CallSite::here("pshuffle");
+        // (an error about the axes is reported by the collective)
+        if let Ok(n) = manual_axes_size(&axes, call)
+            && let Some(fault) = no_permutation(&permutation, n, &axes)
+        {
+            return self.reject(fault, call);
+        }
+        let pairs: Vec<_> = permutation.into_iter().zip(0..).collect();
+        self.collective(axes.into(), call, |at, over| prims::ppermute(at, over, pairs))
+    }
+    /// Gives every device along `axes` the block of device `source`.
+    ///
+    /// Devices are numbered along the axes, the first axis outermost. The result varies, although
+    /// it is equal on all devices. Cotangents are summed onto the source.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.pbroadcast("X", 1));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [3, 4, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("MPI_Bcast", "Bcast", "collective_broadcast"))]
+    #[track_caller]
+    pub fn pbroadcast(&self, axes: impl Into<Axes>, source: usize) -> Array {
+        let call = CallSite::here("pbroadcast");
+        self.collective(axes.into().into(), call, |at, over| prims::pbroadcast(at, over, source))
+    }
+    /// Swaps dimension `d` of the block with the devices along `axes`.
+    ///
+    /// The dimension must have the number of devices as its size. Device `i` gets index `i` along
+    /// it from every device, in the devices' order.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X", _], p!["X", _], |x: &Array| x.pswapaxes("X", 1));
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pswapaxes(&self, axes: impl Into<AxisGroups>, d: i32) -> Array {
+        self.all_to_all_at(axes.into(), AllToAll::split(d).stack(d), CallSite::here("pswapaxes"))
     }
     forward! {
         /// Types the value as varying over `axes`; no data moves.
@@ -441,7 +322,7 @@ impl Array {
     }
     /// Applies [`Array::pcast`] for the given call.
     pub(super) fn cast_at(&self, axes: impl Into<Axes>, to: PcastTo, call: CallSite<'_>) -> Array {
-        self.collective(axes, call, |at, axes| prims::pcast(at, axes, to))
+        self.collective(axes.into().into(), call, |at, over| prims::pcast(at, over, to))
     }
 }
 
@@ -459,10 +340,14 @@ impl Array {
 /// ```
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
-    let (axes, call) = (axes.into(), CallSite::here("axis_index"));
+    axis_index_at(&axes.into(), CallSite::here("axis_index"))
+}
+
+/// Applies [`axis_index`] for the given call.
+fn axis_index_at(axes: &Axes, call: CallSite<'_>) -> Array {
     let here = setting().ok_or_else(|| outside_shard_map(call.op));
-    match here.and_then(|here| one_kind_of_region(here, &axes)) {
-        Ok(here) => apply1(prims::axis_index(&here, &axes), &[], call),
+    match here.and_then(|here| one_kind_of_region(here, axes)) {
+        Ok(here) => apply1(prims::axis_index(&here, &axes.into()), &[], call),
         Err(fault) => poison(call.error(fault, Vec::new)),
     }
 }
@@ -482,6 +367,32 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
 #[track_caller]
 pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
     manual_axes_size(&axes.into(), CallSite::here("axis_size"))
+}
+
+/// Returns the number of devices of each group.
+pub(super) fn group_size(over: &AxisGroups, call: CallSite<'_>) -> Result<usize> {
+    let all = manual_axes_size(over.axes(), call)?;
+    Ok(over.groups().map_or(all, DeviceGroups::max_size))
+}
+
+/// Returns the number of devices of this device's group, which varies, as a value of this type.
+fn group_sizes(over: &AxisGroups, groups: &DeviceGroups, dtype: DType, call: CallSite<'_>) -> Array {
+    let mut sizes = vec![1.0f32; groups.lists().iter().map(Vec::len).sum()];
+    for group in groups.lists() {
+        group.iter().for_each(|device| sizes[*device] = group.len() as f32);
+    }
+    let sizes = Array::from(sizes).convert_at(dtype, call);
+    sizes.take_at(&axis_index_at(over.axes(), call), 0, IndexOptions::default(), call)
+}
+
+/// Returns the error for indices that are not those of `n` devices in some order.
+fn no_permutation(indices: &[usize], n: usize, axes: &Axes) -> Option<Fault> {
+    let mut seen = HashSet::new();
+    if indices.len() == n && indices.iter().all(|i| *i < n && seen.insert(*i)) {
+        return None;
+    }
+    let fault = fault!(Mesh, "{indices:?} is not a permutation of the {n} devices along {axes}");
+    Some(fault.help("name each device once, or the pairs that communicate: `ppermute`"))
 }
 
 /// Returns the number of devices along manual axes.

@@ -58,6 +58,7 @@ mod statistics;
 
 mod shapes;
 
+mod ragged;
 mod rearrange;
 
 mod pad_mode;
@@ -70,7 +71,7 @@ mod calculus;
 
 mod products;
 
-mod ragged;
+mod ragged_rows;
 
 mod tensordot;
 
@@ -96,6 +97,7 @@ mod windows;
 
 mod pooling;
 
+mod collective_options;
 mod collectives;
 
 mod operand;
@@ -117,7 +119,8 @@ pub use crate::ir::ops::indexing::GatherDims;
 pub use crate::ir::program::loop_nest::OutOfBounds;
 pub use at::IndexUpdate;
 pub use calculus::ConvolveMode;
-pub use collectives::{AllToAll, AllToAllSplit, CollectiveDim, Permutation, axis_index, axis_size};
+pub use collective_options::{AllToAll, AllToAllSplit, AxisGroups, CollectiveDim, Permutation};
+pub use collectives::{axis_index, axis_size};
 pub use concat::{concat, stack};
 pub use contraction::Contraction;
 pub use creation::Countable;
@@ -137,6 +140,7 @@ pub use operators::LeftOperand;
 pub use pad_mode::PadMode;
 pub use pooling::WindowOptions;
 pub use products::DotOptions;
+pub use ragged_rows::RaggedRows;
 pub use rearrange::{GridIndexing, meshgrid};
 pub use sharding::Shard;
 pub use sort_scan::sort_by_keys;

@@ -3,15 +3,13 @@
 //! Each function takes resolved, non-negative dimensions and returns a [`Prim`], so that methods
 //! need no paths into `ops` and no `Arc::new`.
 
-use super::contraction::Contraction;
+use super::{collective_options::AxisGroups, contraction::Contraction};
 use crate::api::trace::Setting;
-use crate::core::{
-    ArrayType, Axes, DType, Mesh, Precision, Scalar, Shape, Spec, types::default_matmul_precision,
-};
+use crate::core::{ArrayType, DType, Mesh, Precision, Scalar, Shape, Spec, types::default_matmul_precision};
 use crate::ir::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Recurrence, Sort, TopK};
 use crate::ir::ops::collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
-    PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pbroadcast, Pcast, PcastTo, Ppermute,
+    Preduce, PsumScatter,
 };
 use crate::ir::ops::creation::{Full, Iota};
 use crate::ir::ops::dot_general::DotGeneral;
@@ -180,36 +178,41 @@ pub(crate) fn constrain(mesh: &Mesh, spec: Spec, open: Vec<usize>) -> Prim {
     Arc::new(Constrain { open_dims: open, ..Constrain::new(mesh.clone(), spec) })
 }
 
-/// Returns the device group (mesh and axes) of a collective in a manual region.
-fn collective_axes(at: &Setting, axes: &Axes) -> CollectiveGroup {
-    let checked = !axes.iter().any(|a| at.untracked.contains(a));
-    CollectiveGroup { mesh: at.mesh.clone(), axes: axes.clone(), checked }
+/// Returns the device group (mesh, axes and groups) of a collective in a manual region.
+fn collective_group(at: &Setting, over: &AxisGroups) -> CollectiveGroup {
+    let checked = !over.axes().iter().any(|a| at.untracked.contains(a));
+    let group = CollectiveGroup::new(at.mesh.clone(), over.axes().clone(), checked);
+    CollectiveGroup { groups: over.groups().cloned(), ..group }
 }
 /// Returns the all-reduce primitive.
-pub(crate) fn all_reduce(at: &Setting, combine: Reducer, axes: &Axes) -> Prim {
-    Arc::new(Preduce { group: collective_axes(at, axes), reducer: combine })
+pub(crate) fn all_reduce(at: &Setting, combine: Reducer, over: &AxisGroups) -> Prim {
+    Arc::new(Preduce { group: collective_group(at, over), reducer: combine })
 }
 /// Returns the all-gather primitive.
-pub(crate) fn all_gather(at: &Setting, axes: &Axes, dim: usize, tiled: bool, to: AllGatherTo) -> Prim {
-    Arc::new(AllGather { group: collective_axes(at, axes), dim, tiled, to })
+pub(crate) fn all_gather(at: &Setting, over: &AxisGroups, dim: usize, tiled: bool, to: AllGatherTo) -> Prim {
+    Arc::new(AllGather { group: collective_group(at, over), dim, tiled, to })
 }
 /// Returns the reduce-scatter primitive, which sums.
-pub(crate) fn psum_scatter(at: &Setting, axes: &Axes, dim: usize, tiled: bool) -> Prim {
-    Arc::new(PsumScatter { group: collective_axes(at, axes), dim, tiled })
+pub(crate) fn psum_scatter(at: &Setting, over: &AxisGroups, dim: usize, tiled: bool) -> Prim {
+    Arc::new(PsumScatter { group: collective_group(at, over), dim, tiled })
 }
 /// Returns the all-to-all primitive.
-pub(crate) fn all_to_all(at: &Setting, axes: &Axes, split: usize, concat: usize, tiled: bool) -> Prim {
-    Arc::new(AllToAllPrim { group: collective_axes(at, axes), split_dim: split, concat_dim: concat, tiled })
+pub(crate) fn all_to_all(at: &Setting, over: &AxisGroups, split: usize, concat: usize, tiled: bool) -> Prim {
+    Arc::new(AllToAllPrim { group: collective_group(at, over), split_dim: split, concat_dim: concat, tiled })
 }
 /// Returns the primitive that permutes blocks between devices.
-pub(crate) fn ppermute(at: &Setting, axes: &Axes, pairs: Vec<(usize, usize)>) -> Prim {
-    Arc::new(Ppermute { group: collective_axes(at, axes), pairs })
+pub(crate) fn ppermute(at: &Setting, over: &AxisGroups, pairs: Vec<(usize, usize)>) -> Prim {
+    Arc::new(Ppermute { group: collective_group(at, over), pairs })
+}
+/// Returns the primitive that copies the block of one device to all.
+pub(crate) fn pbroadcast(at: &Setting, over: &AxisGroups, source: usize) -> Prim {
+    Arc::new(Pbroadcast { group: collective_group(at, over), source })
 }
 /// Returns the primitive that computes the device's index along axes.
-pub(crate) fn axis_index(at: &Setting, axes: &Axes) -> Prim {
-    Arc::new(AxisIndex { group: collective_axes(at, axes) })
+pub(crate) fn axis_index(at: &Setting, over: &AxisGroups) -> Prim {
+    Arc::new(AxisIndex { group: collective_group(at, over) })
 }
 /// Returns the primitive that casts the type over manual axes.
-pub(crate) fn pcast(at: &Setting, axes: &Axes, to: PcastTo) -> Prim {
-    Arc::new(Pcast { group: collective_axes(at, axes), to })
+pub(crate) fn pcast(at: &Setting, over: &AxisGroups, to: PcastTo) -> Prim {
+    Arc::new(Pcast { group: collective_group(at, over), to })
 }

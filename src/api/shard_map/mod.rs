@@ -6,6 +6,9 @@
 //! devices again, so types prove that a result which `out_specs` declare equal is equal.
 
 mod boundary;
+mod smap;
+
+pub use smap::{SmapDims, smap};
 
 use crate::api::array::Array;
 use crate::api::trace::{OpenTrace, Setting, apply_control, apply1, setting};
@@ -13,12 +16,13 @@ use crate::api::transform::control::{RecordedClosure, tree_of};
 use crate::api::transform::{
     Compiled, Jit, Lowered, OutputTree, Traced, WrapperMarker, boxed_body, check_arguments, check_errors,
 };
-use crate::api::tree::{CallArgs, Func, Output, SpecTree, Specs, Tree, collect, resolve};
-use crate::core::{Axes, Axis, AxisType, Error, Mesh, Result, SourceLocation, Spec};
+use crate::api::tree::{CallArgs, Func, Output, Specs, Tree, collect};
+use crate::core::{Axes, Axis, AxisType, Error, Mesh, Result, Spec};
 use crate::exec::engine::EngineKind;
 use crate::ir::ops::collective::{CollectiveGroup, Pcast, PcastTo};
 use crate::ir::program::{CallSite, Control, ShardMapping};
 use boundary::{Boundary, RegionResults as Outgoing};
+use smap::BlockSpecs;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -65,14 +69,23 @@ pub fn shard_map<'f, M, F: Func<M, Ret: Output> + 'f>(
     out_specs: impl Specs,
     f: F,
 ) -> ShardMap<'f, F::In, OutputTree<F, M>> {
-    let settings = Rc::new(RefCell::new(Settings {
+    let settings = Settings {
         mesh: mesh.clone(),
-        in_specs: in_specs.spec_tree(),
-        out_specs: out_specs.spec_tree(),
+        in_specs: BlockSpecs::Tree(in_specs.spec_tree()),
+        out_specs: BlockSpecs::Tree(out_specs.spec_tree()),
         axes: None,
         checked: true,
-        location: Location::caller(),
-    }));
+        call: CallSite::new("shard_map", Location::caller()),
+    };
+    map_blocks(settings, f)
+}
+
+/// Creates a program from per-device code, with these settings.
+fn map_blocks<'f, M, F: Func<M, Ret: Output> + 'f>(
+    settings: Settings,
+    f: F,
+) -> ShardMap<'f, F::In, OutputTree<F, M>> {
+    let settings = Rc::new(RefCell::new(settings));
     let arity = f.arity();
     let body = boxed_body(f);
     let shared = settings.clone();
@@ -81,7 +94,7 @@ pub fn shard_map<'f, M, F: Func<M, Ret: Output> + 'f>(
     ShardMap { settings, jit }
 }
 
-/// Per-device code, created by [`shard_map`].
+/// Per-device code, created by [`shard_map`] and [`smap`].
 ///
 /// A call from ordinary code compiles it once for each set of argument types. A call inside another
 /// traced function becomes one equation of that function's program.
@@ -106,11 +119,11 @@ impl<I, O> std::panic::RefUnwindSafe for ShardMap<'_, I, O> {}
 #[derive(Clone)]
 struct Settings {
     mesh: Mesh,
-    in_specs: SpecTree,
-    out_specs: SpecTree,
+    in_specs: BlockSpecs,
+    out_specs: BlockSpecs,
     axes: Option<Axes>,
     checked: bool,
-    location: SourceLocation,
+    call: CallSite<'static>,
 }
 
 impl<I: Tree, O: Tree> ShardMap<'_, I, O> {
@@ -193,7 +206,7 @@ impl_func!(ShardMap<'_, I, O>, &ShardMap<'_, I, O>);
 
 /// Records the body as one equation of the open trace.
 fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: &I) -> Result<O> {
-    let call = CallSite::new("shard_map", s.location);
+    let call = s.call;
     let at = |e: Error| call.locate(e);
     check_arguments(input, call)?;
     let mesh = enclosing_mesh(&s.mesh);
@@ -203,15 +216,15 @@ fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>,
     });
     let border = Boundary::new(&mesh, &axes, s.checked).map_err(|f| at(f.into()))?;
     let args = collect(input);
-    let asked = resolve(&s.in_specs, input, "in_specs").map_err(at)?;
+    let asked = s.in_specs.resolve(input, "in").map_err(at)?;
     let in_specs = border.argument_specs(input, &asked).map_err(at)?;
     let types = border.block_types(input, &in_specs).map_err(at)?;
-    if s.in_specs != SpecTree::Inferred {
+    if !s.in_specs.is_inferred() {
         border.check_argument_shardings(input, &in_specs, &asked).map_err(at)?;
     }
 
     let open =
-        OpenTrace::with_capture_type(Some(s.location), border.capture_rule()).map_err(|f| at(f.into()))?;
+        OpenTrace::with_capture_type(Some(call.location), border.capture_rule()).map_err(|f| at(f.into()))?;
     let outer = setting().map_or(Axes::none(), |s| s.untracked);
     let untracked = if s.checked { outer } else { outer.iter().chain(&axes).collect() };
     open.set(Setting { mesh: border.inner_mesh().clone(), untracked });
@@ -219,7 +232,7 @@ fn record_region<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>,
     let piece = RecordedClosure::record_in(open, &types, |blocks| {
         let out = body(&tree_of(input, blocks))?;
         check_errors(&out)?;
-        let specs = resolve(&s.out_specs, &out, "out_specs").map_err(at)?;
+        let specs = s.out_specs.resolve(&out, "out").map_err(at)?;
         let specs = border.result_specs(&out, &specs).map_err(at)?;
         // a spec may also assemble blocks of a result that is equal on all devices: cast such a
         // result to varying
@@ -267,7 +280,7 @@ fn cast_result(a: &Array, border: &Boundary, spec: Spec, call: CallSite<'_>) -> 
     if !border.checked() {
         return a.clone();
     }
-    let along = |axes: Axes| CollectiveGroup { mesh: border.inner_mesh().clone(), axes, checked: true };
+    let along = |axes: Axes| CollectiveGroup::new(border.inner_mesh().clone(), axes, true);
     let state = |axis| {
         ty.varying.contains(axis)
             || ty.spec.unreduced_axes().contains(axis)

@@ -5,7 +5,7 @@
 //! the devices, so that all devices get the same bits.
 
 use super::device::{CollectiveInstance, Device, row_major_elements};
-use crate::api::array::{AllToAll, Permutation};
+use crate::api::array::{AllToAll, AxisGroups, Permutation};
 use crate::core::{Axes, DType, Element, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::exec::runtime::deadlock::{CollectiveCall, Wait};
 use crate::exec::runtime::mailbox::{EarlyMessages, Payload, Tag};
@@ -18,9 +18,9 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// The message that one device sends in a collective.
-struct CollectiveMessage {
+pub(super) struct CollectiveMessage {
     /// The call, which receivers compare with their own.
-    call: Arc<CollectiveCall>,
+    pub(super) call: Arc<CollectiveCall>,
     /// The elements that are sent.
     data: Payload,
 }
@@ -65,7 +65,7 @@ impl DimSplit {
     }
 }
 
-fn to_ndarray<T, D: Dimension>(shape: &[usize], data: Vec<T>) -> Result<NdArray<T, D>> {
+pub(super) fn to_ndarray<T, D: Dimension>(shape: &[usize], data: Vec<T>) -> Result<NdArray<T, D>> {
     let array = NdArray::from_shape_vec(IxDyn(shape), data).map_err(Error::internal)?;
     array.into_dimensionality().map_err(Error::internal)
 }
@@ -87,15 +87,15 @@ fn combine<T: Element>(how: Reducer, partials: &[&[T]]) -> Result<Vec<T>, Fault>
 }
 
 /// Returns the data of a message.
-fn message_data<V: Send + Sync + 'static>(message: &CollectiveMessage) -> Result<Arc<V>> {
+pub(super) fn message_data<V: Send + Sync + 'static>(message: &CollectiveMessage) -> Result<Arc<V>> {
     message.data.clone().downcast().map_err(|_| Error::internal("a message of another type"))
 }
 
 /// A collective call in progress on one device.
-struct Exchange<'a> {
+pub(super) struct Exchange<'a> {
     device: &'a Device,
-    at: CollectiveInstance,
-    call: Arc<CollectiveCall>,
+    pub(super) at: CollectiveInstance,
+    pub(super) call: Arc<CollectiveCall>,
 }
 
 impl Exchange<'_> {
@@ -177,13 +177,13 @@ impl Exchange<'_> {
         Ok(all)
     }
     /// Sends data to member k.
-    fn send(&self, k: usize, tag: &Tag, data: Payload) -> Result<()> {
+    pub(super) fn send(&self, k: usize, tag: &Tag, data: Payload) -> Result<()> {
         let message = CollectiveMessage { call: self.call.clone(), data };
         self.device.mail.borrow().send(self.at.group.position_of(k), tag.clone(), Arc::new(message))
     }
     /// Receives the message of the first of these members. A deadlock report lists each of these
     /// members whose message is missing.
-    fn receive(&self, of: Range<usize>, tag: &Tag) -> Result<Arc<CollectiveMessage>> {
+    pub(super) fn receive(&self, of: Range<usize>, tag: &Tag) -> Result<Arc<CollectiveMessage>> {
         let wait = |early: &EarlyMessages| Wait {
             op: self.call.op,
             collective: Some((self.at.group.axes.clone(), self.at.sequence)),
@@ -197,7 +197,7 @@ impl Exchange<'_> {
     }
     /// Aborts the run and returns the error for two members, given by index, that call different
     /// collectives.
-    fn mismatch(&self, one: (usize, &CollectiveCall), other: (usize, &CollectiveCall)) -> Error {
+    pub(super) fn mismatch(&self, one: (usize, &CollectiveCall), other: (usize, &CollectiveCall)) -> Error {
         let mail = self.device.mail.borrow();
         let of = |(k, call)| (self.at.group.position_of(k), call);
         mail.network.stop(mail.network.detector.mismatch_error(&self.at.group.axes, of(one), of(other)));
@@ -207,13 +207,18 @@ impl Exchange<'_> {
 }
 
 impl Device {
-    fn exchange(
+    pub(super) fn exchange(
         &self,
         at: CollectiveInstance,
         dtype: DType,
         shape: &[usize],
         params: String,
     ) -> Exchange<'_> {
+        let params = match &at.groups {
+            None => params,
+            Some(groups) if params.is_empty() => format!("groups {groups}"),
+            Some(groups) => format!("{params}, groups {groups}"),
+        };
         let call = CollectiveCall { op: at.op, dtype, shape: shape.into(), params, location: at.location };
         Exchange { device: self, at, call: Arc::new(call) }
     }
@@ -221,7 +226,7 @@ impl Device {
         &self,
         x: Vec<T>,
         shape: &[usize],
-        axes: Axes,
+        over: AxisGroups,
         how: Reducer,
         op: &'static str,
         location: SourceLocation,
@@ -230,7 +235,7 @@ impl Device {
             let fault = fault!(Dtype, "bools are not summed over devices");
             return Err(self.error(fault, op, location));
         }
-        let at = self.begin_collective(axes, op, location)?;
+        let at = self.begin_collective(over, op, location)?;
         let n = at.group.size;
         let exchange = self.exchange(at, T::DTYPE, shape, String::new());
         let len = x.len();
@@ -256,7 +261,7 @@ impl Device {
     #[track_caller]
     pub fn barrier(&self, axes: impl Into<Axes>) -> Result<()> {
         let location = Location::caller();
-        let at = self.begin_collective(axes.into(), "barrier", location)?;
+        let at = self.begin_collective(axes.into().into(), "barrier", location)?;
         let exchange = self.exchange(at, DType::Bool, &[0], String::new());
         if exchange.at.group.size >= MIN_TREE_DEVICES {
             return exchange.tree_merge(0, (), |(), ()| Ok(())).map(|_| ());
@@ -266,7 +271,7 @@ impl Device {
     /// Returns the sum of a scalar over the devices along the axes.
     #[doc(alias("Allreduce", "MPI_Allreduce"))]
     #[track_caller]
-    pub fn psum_scalar<T: Element>(&self, x: T, axes: impl Into<Axes>) -> Result<T> {
+    pub fn psum_scalar<T: Element>(&self, x: T, axes: impl Into<AxisGroups>) -> Result<T> {
         let sum =
             self.all_reduce(vec![x], &[], axes.into(), Reducer::Add, "psum_scalar", Location::caller())?;
         Ok(sum[0])
@@ -279,7 +284,7 @@ impl Device {
     pub fn all_gather<T: Element, D: Dimension>(
         &self,
         x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
+        axes: impl Into<AxisGroups>,
         dim: usize,
     ) -> Result<NdArray<T, D>> {
         let location = Location::caller();
@@ -300,7 +305,7 @@ impl Device {
     pub fn psum_scatter<T: Element, D: Dimension>(
         &self,
         x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
+        axes: impl Into<AxisGroups>,
         dim: usize,
     ) -> Result<NdArray<T, D>> {
         let location = Location::caller();
@@ -331,16 +336,26 @@ impl Device {
     pub fn all_to_all<T: Element, D: Dimension>(
         &self,
         x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
+        axes: impl Into<AxisGroups>,
         split_concat: AllToAll,
     ) -> Result<NdArray<T, D>> {
-        let location = Location::caller();
+        self.exchange_pieces(x, axes.into(), split_concat, "all_to_all", Location::caller())
+    }
+    /// Exchanges the pieces of blocks, for the given call.
+    pub(super) fn exchange_pieces<T: Element, D: Dimension>(
+        &self,
+        x: &ArrayRef<T, D>,
+        over: AxisGroups,
+        split_concat: AllToAll,
+        op: &'static str,
+        location: SourceLocation,
+    ) -> Result<NdArray<T, D>> {
         let (split, concat, tiled) = split_concat.into_parts();
         let dim = |d: i32| usize::try_from(if d < 0 { d + x.ndim() as i32 } else { d }).unwrap_or(usize::MAX);
         let (split, concat) = (dim(split), dim(concat));
-        self.check_dim(x.shape(), split, "all_to_all", location)?;
-        self.check_dim(x.shape(), concat, "all_to_all", location)?;
-        let at = self.begin_collective(axes.into(), "all_to_all", location)?;
+        self.check_dim(x.shape(), split, op, location)?;
+        self.check_dim(x.shape(), concat, op, location)?;
+        let at = self.begin_collective(over, op, location)?;
         let mut shape = x.shape().to_vec();
         let n = at.group.size;
         if tiled {
@@ -349,7 +364,7 @@ impl Device {
             let (size, axes) = (shape[split], &at.group.axes);
             let fault =
                 fault!(Shape, "dimension {split} has size {size}, but there are {n} devices over {axes}");
-            return Err(self.error(fault, "all_to_all", location));
+            return Err(self.error(fault, op, location));
         }
         let params =
             format!("dim {split} cut, {} {concat}", if tiled { "joined along" } else { "stacked along" });
@@ -381,12 +396,21 @@ impl Device {
         axes: impl Into<Axes>,
         pairs: impl Into<Permutation>,
     ) -> Result<NdArray<T, D>> {
-        let location = Location::caller();
-        let at = self.begin_collective(axes.into(), "ppermute", location)?;
+        self.permute(x, axes.into(), pairs.into(), "ppermute", Location::caller())
+    }
+    /// Sends a block along pairs (source, target), for the given call.
+    pub(super) fn permute<T: Element, D: Dimension>(
+        &self,
+        x: &ArrayRef<T, D>,
+        axes: Axes,
+        pairs: Permutation,
+        op: &'static str,
+        location: SourceLocation,
+    ) -> Result<NdArray<T, D>> {
+        let at = self.begin_collective(axes.into(), op, location)?;
         let n = at.group.size;
-        let pairs = pairs.into();
         if let Some(message) = pairs.invalid_pair(n, &at.group.axes) {
-            return Err(self.error(Fault::new(ErrorKind::Shape, message), "ppermute", location));
+            return Err(self.error(Fault::new(ErrorKind::Shape, message), op, location));
         }
         let (axes, rank, sequence) = (at.group.axes.clone(), at.group.rank, at.sequence);
         let exchange = self.exchange(at, T::DTYPE, x.shape(), pairs.to_string());
@@ -446,10 +470,10 @@ macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $combine:ident;)*) => 
         pub fn $name<T: Element, D: Dimension>(
             &self,
             x: &ArrayRef<T, D>,
-            axes: impl Into<Axes>,
+            axes: impl Into<AxisGroups>,
         ) -> Result<NdArray<T, D>> {
-            let (axes, place) = (axes.into(), Location::caller());
-            let all = self.all_reduce(row_major_elements(x)?, x.shape(), axes, Reducer::$combine, stringify!($name), place)?;
+            let (over, place) = (axes.into(), Location::caller());
+            let all = self.all_reduce(row_major_elements(x)?, x.shape(), over, Reducer::$combine, stringify!($name), place)?;
             to_ndarray(x.shape(), all)
         }
     )*}
@@ -465,7 +489,7 @@ reductions! {
     pmin Min;
 }
 
-fn zero<T: Element>() -> T {
+pub(super) fn zero<T: Element>() -> T {
     // SAFETY: `Element` is sealed: all element types are numbers or bool, for which zero bytes are
     // a valid value.
     unsafe { std::mem::zeroed() }

@@ -1,9 +1,11 @@
 //! A device's view of a run: its coordinates, and messages to other devices.
 
+use crate::api::array::AxisGroups;
 use crate::core::{Axes, Axis, DType, Element, Error, Fault, Mesh, Result, Shape, SourceLocation};
 use crate::exec::runtime::deadlock::Wait;
 use crate::exec::runtime::mailbox::{EarlyMessages, Mailbox, Payload, Tag};
 use crate::exec::runtime::{try_collect, try_to_vec};
+use crate::ir::program::DeviceGroups;
 use ndarray::{Array as NdArray, ArrayRef, ArrayViewMut, Dimension, IxDyn};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -38,15 +40,28 @@ pub(super) struct DeviceGroup {
     origin: usize,
     /// The size and stride of each axis.
     sub_axes: SmallVec<[(usize, usize); 2]>,
+    /// The index of each member along the axes. `None` if the members are all devices along them.
+    members: Option<Vec<usize>>,
 }
 impl DeviceGroup {
     /// Returns the mesh position of the member with index `rank`.
-    pub(super) fn position_of(&self, mut rank: usize) -> usize {
+    pub(super) fn position_of(&self, rank: usize) -> usize {
+        let mut rank = self.members.as_ref().map_or(rank, |members| members[rank]);
         self.sub_axes.iter().rev().fold(self.origin, |p, (size, stride)| {
             let p = p + rank % size * stride;
             rank /= size;
             p
         })
+    }
+    /// Returns the group, among these groups of all devices along the axes, that has this device.
+    fn within(&self, groups: &DeviceGroups) -> Result<DeviceGroup, Fault> {
+        groups.check(self.size, &self.axes)?;
+        let position = |group: &Vec<usize>| group.iter().position(|device| *device == self.rank);
+        let own = groups.lists().iter().find_map(|group| Some((group, position(group)?)));
+        let (members, rank) = own.ok_or_else(|| fault!(Mesh, "the groups {groups} leave out a device"))?;
+        let (axes, sub_axes) = (self.axes.clone(), self.sub_axes.clone());
+        let (size, origin, members) = (members.len(), self.origin, Some(members.clone()));
+        Ok(DeviceGroup { axes, size, rank, origin, sub_axes, members })
     }
 }
 
@@ -55,6 +70,8 @@ pub(super) struct CollectiveInstance {
     pub(super) group: Arc<DeviceGroup>,
     /// The number of collectives that this device has called in the group, including this one.
     pub(super) sequence: u64,
+    /// The groups of the call; `None` if all devices along its axes are one group.
+    pub(super) groups: Option<DeviceGroups>,
     pub(super) op: &'static str,
     pub(super) location: SourceLocation,
 }
@@ -109,10 +126,11 @@ impl Device {
     /// Starts a collective of the devices along the axes, and assigns its sequence number.
     pub(super) fn begin_collective(
         &self,
-        axes: Axes,
+        over: AxisGroups,
         op: &'static str,
         location: SourceLocation,
     ) -> Result<CollectiveInstance> {
+        let (axes, within) = (over.axes().clone(), over.groups().cloned());
         let mut groups = self.groups.borrow_mut();
         let known = groups.iter().position(|(g, _)| g.axes == axes);
         let at = match known {
@@ -124,7 +142,11 @@ impl Device {
         };
         let (group, count) = &mut groups[at];
         *count += 1;
-        Ok(CollectiveInstance { group: group.clone(), sequence: *count, op, location })
+        let group = match &within {
+            None => group.clone(),
+            Some(within) => Arc::new(group.within(within).map_err(|f| self.error(f, op, location))?),
+        };
+        Ok(CollectiveInstance { group, sequence: *count, groups: within, op, location })
     }
     fn device_group(&self, axes: Axes) -> Result<DeviceGroup, Fault> {
         let mut seen: Vec<Axis> = Vec::new();
@@ -150,6 +172,7 @@ impl Device {
             rank: digits.iter().fold(0, |r, d| r * d.0 + sub_axis_index(d)),
             origin: self.position - digits.iter().map(|d| sub_axis_index(d) * d.1).sum::<usize>(),
             sub_axes: digits,
+            members: None,
         })
     }
     /// Returns the devices along the axes. It is an error if the mesh lacks an axis or the code

@@ -16,6 +16,7 @@
 mod block;
 mod collectives;
 mod device;
+mod exchanges;
 #[cfg(all(test, shuttle))]
 #[path = "tests/shuttle.rs"]
 mod shuttle_tests;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use block::{BlockData, BlockOut, BlockParam, DeviceFn, DeviceResult};
 pub use device::{Device, Peer};
+pub use exchanges::RowRanges;
 
 use crate::api::tree::{CallArgs, NamedSizes, Path, SpecTree, Specs, Tree, resolve};
 use crate::api::{array::Array, trace::Repr, trace::runs_device_code};

@@ -46,6 +46,7 @@ pub(crate) use jit::{OutputTree, boxed_body, check_arguments, check_errors};
 pub use linearize::{Pushforward, linearize};
 pub use stablehlo::{Port, StableHlo};
 pub use stages::{Compiled, Lowered, Traced};
+pub(crate) use vmap::leaf_dims;
 #[cfg(feature = "typed")]
 pub(crate) use vmap::vmap_at;
 pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};

@@ -129,7 +129,7 @@ pub(crate) fn vmap_at<A: Tree, R: Tree>(
 }
 
 /// Returns the requested dimension of each leaf, by its position in the tree.
-fn leaf_dims<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option<i64>>, Fault> {
+pub(crate) fn leaf_dims<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option<i64>>, Fault> {
     let mut found = Vec::new();
     let mut parts = 0;
     tree.visit(&mut Path::named(), &mut |path, _| {

@@ -217,7 +217,7 @@ pub(super) fn transpose_shard_map(
     let mut outs = inner.inline(&back.program, &values);
     if !m.checked {
         for (ct, spec) in outs.iter_mut().zip(&out_specs) {
-            let along = CollectiveGroup { mesh: mesh.clone(), axes: unnamed_axes(m, *spec), checked: false };
+            let along = CollectiveGroup::new(mesh.clone(), unnamed_axes(m, *spec), false);
             if along.size() > 1 {
                 let sum = Arc::new(Preduce { group: along, reducer: Reducer::Add });
                 *ct = inner.emit1(sum, std::slice::from_ref(ct))?;

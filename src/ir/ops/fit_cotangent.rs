@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Returns the group of devices along `axes` in a checked region.
 fn collective_group(mesh: &Mesh, axes: impl Into<Axes>) -> CollectiveGroup {
-    CollectiveGroup { mesh: mesh.clone(), axes: axes.into(), checked: true }
+    CollectiveGroup::new(mesh.clone(), axes.into(), true)
 }
 
 impl Builder {

@@ -49,8 +49,8 @@ use crate::core::{ArrayType, AxisType, Mesh, Precision, Scalar};
 use crate::ir::program::{OutOfBounds, Prim, Reducer};
 use along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
 use collective::{
-    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, PcastTo, Ppermute,
-    Preduce, PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pbroadcast, Pcast, PcastTo,
+    Ppermute, Preduce, PsumScatter,
 };
 use creation::{Full, Iota};
 use dot_general::DotGeneral;
@@ -250,6 +250,7 @@ crate::scalar_functions! { primitives
     entry!("own_part", "collective", OwnPart { group: example_group(), dim: 0, tiled: false }; [invarying_type()]),
     entry!("all_to_all", "collective", AllToAllPrim { group: example_group(), split_dim: 1, concat_dim: 0, tiled: true }; [varying_type()]),
     entry!("ppermute", "collective", Ppermute { group: example_group(), pairs: vec![(0, 1), (1, 0)] }; [varying_type()]),
+    entry!("pbroadcast", "collective", Pbroadcast { group: example_group(), source: 1 }; [varying_type()]),
     entry!("axis_index", "collective", AxisIndex { group: example_group() }, []),
     entry!("pvary", "collective", Pcast { group: example_group(), to: PcastTo::Varying }; [invarying_type()]),
     entry!("pcast", "collective", Pcast { group: example_group(), to: PcastTo::Unreduced }; [varying_type()]),
@@ -274,7 +275,7 @@ fn example_mesh(axes: AxisType) -> Mesh {
 /// Returns a group of two devices along a manual axis.
 pub(crate) fn example_group() -> CollectiveGroup {
     let mesh = Mesh::with_types([("X", 2, AxisType::Manual)]).expect("one axis makes a mesh");
-    CollectiveGroup { mesh, axes: "X".into(), checked: true }
+    CollectiveGroup::new(mesh, "X".into(), true)
 }
 
 /// Returns the type of a value that is equal on both devices of the group.

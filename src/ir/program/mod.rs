@@ -39,6 +39,7 @@ mod compute;
 mod control;
 #[doc(hidden)]
 pub mod dce;
+mod device_groups;
 mod dynamic_index;
 mod env;
 pub mod factors;
@@ -63,6 +64,8 @@ pub use builder::{Builder, Value};
 pub use call_site::{CallSite, UserOperand};
 pub(crate) use control::collective_over;
 pub use control::{CheckpointPolicy, Control, CustomCall, DerivativeRule, Loop, LoopOperands, ShardMapping};
+pub(crate) use device_groups::AxisDigit;
+pub use device_groups::DeviceGroups;
 pub(crate) use env::{Env, FromLiteral};
 pub use factors::{Dim, DimMap, ExplicitRule, FactorLoop, Factors, Linearity, Priority};
 pub(crate) use factors::{FactorKind, LoopId};

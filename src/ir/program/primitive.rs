@@ -1,7 +1,9 @@
 //! The [`Primitive`] trait, whose methods are all rules of an operation.
 
 use super::factors::{Factors, Linearity, Priority};
-use super::{BatchedOp, Builder, NamedOp, TypedOperand, Value, VmapArgs, loop_nest::LoopNest, typing};
+use super::{
+    BatchedOp, Builder, DeviceGroups, NamedOp, TypedOperand, Value, VmapArgs, loop_nest::LoopNest, typing,
+};
 use crate::core::{ArrayType, Axes, Axis, DType, Fault, Result, Shape, Spec};
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -284,6 +286,8 @@ pub enum ManualCollective {
     AllReduce {
         /// The axes of the collective.
         axes: Axes,
+        /// The groups that communicate; `None` if all devices along the axes are one group.
+        groups: Option<DeviceGroups>,
         /// The reduction operation.
         reducer: super::loop_nest::Reducer,
     },
@@ -291,6 +295,8 @@ pub enum ManualCollective {
     AllGather {
         /// The axes of the collective.
         axes: Axes,
+        /// The groups that communicate; `None` if all devices along the axes are one group.
+        groups: Option<DeviceGroups>,
         /// The dimension of the result along which blocks are concatenated or stacked.
         dim: usize,
         /// True to concatenate along `dim`, false to stack along a new dimension there.
@@ -300,6 +306,8 @@ pub enum ManualCollective {
     ReduceScatter {
         /// The axes of the collective.
         axes: Axes,
+        /// The groups that communicate; `None` if all devices along the axes are one group.
+        groups: Option<DeviceGroups>,
         /// The dimension that is split.
         dim: usize,
         /// True to split `dim` into blocks.
@@ -321,6 +329,8 @@ pub enum ManualCollective {
     AllToAll {
         /// The axes of the collective.
         axes: Axes,
+        /// The groups that communicate; `None` if all devices along the axes are one group.
+        groups: Option<DeviceGroups>,
         /// The dimension that is split.
         split: usize,
         /// The dimension of the result along which the received blocks are concatenated.
@@ -337,6 +347,13 @@ pub enum ManualCollective {
         /// Pairs (source, target) of device positions along the axes.
         pairs: Vec<(usize, usize)>,
     },
+    /// Every device gets the block of one device.
+    Broadcast {
+        /// The axes of the collective.
+        axes: Axes,
+        /// The position along the axes of the device whose block is copied.
+        source: usize,
+    },
     /// The position of the device along the axes.
     AxisIndex {
         /// The axes.
@@ -351,6 +368,16 @@ pub enum ManualCollective {
 }
 
 impl ManualCollective {
+    /// Returns the groups of the collective; `None` if all devices along its axes are one group.
+    pub fn groups(&self) -> Option<&DeviceGroups> {
+        match self {
+            ManualCollective::AllReduce { groups, .. }
+            | ManualCollective::AllGather { groups, .. }
+            | ManualCollective::ReduceScatter { groups, .. }
+            | ManualCollective::AllToAll { groups, .. } => groups.as_ref(),
+            _ => None,
+        }
+    }
     /// Returns the axes of the collective.
     pub fn axes(&self) -> &[Axis] {
         match self {
@@ -360,6 +387,7 @@ impl ManualCollective {
             | ManualCollective::KeepShard { axes, .. }
             | ManualCollective::AllToAll { axes, .. }
             | ManualCollective::Permute { axes, .. }
+            | ManualCollective::Broadcast { axes, .. }
             | ManualCollective::AxisIndex { axes } => axes.as_slice(),
             ManualCollective::Pcast { axes } => axes,
         }
@@ -372,7 +400,8 @@ impl ManualCollective {
             | ManualCollective::AllGather { .. }
             | ManualCollective::ReduceScatter { .. }
             | ManualCollective::AllToAll { .. }
-            | ManualCollective::Permute { .. } => true,
+            | ManualCollective::Permute { .. }
+            | ManualCollective::Broadcast { .. } => true,
             ManualCollective::KeepShard { .. }
             | ManualCollective::AxisIndex { .. }
             | ManualCollective::Pcast { .. } => false,

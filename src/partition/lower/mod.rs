@@ -6,6 +6,7 @@
 
 mod branches;
 mod collective;
+mod collective_read;
 mod control;
 mod equations;
 mod loop_sums;

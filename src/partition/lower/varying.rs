@@ -47,14 +47,18 @@ fn union<'a>(lists: impl Iterator<Item = &'a Vec<Axis>>) -> Vec<Axis> {
 /// Returns the axes that the result of a collective varies over, given those of its operand.
 fn axes_after(c: &ManualCollective, mut own: Vec<Axis>, unreduced: impl Fn(Axis) -> bool) -> Vec<Axis> {
     match c {
-        ManualCollective::AllReduce { axes, .. } | ManualCollective::AllGather { axes, .. } => {
+        ManualCollective::AllReduce { axes, groups: None, .. }
+        | ManualCollective::AllGather { axes, groups: None, .. } => {
             own.retain(|a| !axes.contains(*a));
         }
         ManualCollective::Pcast { axes } => own.retain(|a| !axes.contains(a) || !unreduced(*a)),
-        ManualCollective::ReduceScatter { axes, .. }
+        ManualCollective::AllReduce { axes, .. }
+        | ManualCollective::AllGather { axes, .. }
+        | ManualCollective::ReduceScatter { axes, .. }
         | ManualCollective::KeepShard { axes, .. }
         | ManualCollective::AllToAll { axes, .. }
         | ManualCollective::Permute { axes, .. }
+        | ManualCollective::Broadcast { axes, .. }
         | ManualCollective::AxisIndex { axes } => {
             let more: Vec<Axis> = axes.iter().filter(|a| !own.contains(a)).collect();
             own.extend(more);

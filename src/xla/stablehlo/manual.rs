@@ -4,7 +4,7 @@ use super::syntax::{join, list, quoted, tensor};
 use super::writer::{Ssa, Writer, names, types};
 use super::{FaultResult, shardings::UnevenPolicy, unsupported};
 use crate::core::{ArrayType, Axes, Axis, DType, Mesh, Result, Scalar, Spec, util::small_sort};
-use crate::ir::program::{ManualCollective, ShardMapping};
+use crate::ir::program::{DeviceGroups, ManualCollective, Reducer, ShardMapping};
 
 impl Writer {
     /// Returns the shardings of the inputs and results of a `shard_map`.
@@ -81,15 +81,24 @@ impl Writer {
     }
 
     /// Returns the attributes that name the participants: `channel_handle = …, replica_groups = …`.
-    fn replica_groups(&mut self, mesh: &Mesh, axes: &Axes) -> String {
-        let groups = device_groups(mesh, axes);
-        let rows = join(groups.iter().map(list));
-        format!(
-            "{}, replica_groups = dense<[{rows}]> : tensor<{}x{}xi64>",
-            self.channel(),
-            groups.len(),
-            groups[0].len()
-        )
+    ///
+    /// The rows of smaller groups are filled with -1.
+    fn replica_groups(&mut self, mesh: &Mesh, c: &ManualCollective) -> String {
+        let mut all = device_groups(mesh, &c.axes().iter().copied().collect());
+        if let Some(groups) = c.groups() {
+            let within = |devices: Vec<usize>| {
+                let named = |group: &Vec<usize>| group.iter().map(|k| devices[*k]).collect();
+                groups.lists().iter().map(named).collect::<Vec<Vec<usize>>>()
+            };
+            all = all.into_iter().flat_map(within).collect();
+        }
+        let size = all.iter().map(Vec::len).max().unwrap_or(0);
+        let filled = |group: &Vec<usize>| {
+            let named = group.iter().map(usize::to_string);
+            list(named.chain((group.len()..size).map(|_| "-1".into())))
+        };
+        let rows = join(all.iter().map(filled));
+        format!("{}, replica_groups = dense<[{rows}]> : tensor<{}x{}xi64>", self.channel(), all.len(), size)
     }
     /// Returns the device's position in the mesh.
     /// XLA provides it only in fully manual code. In partially manual code it is the result of a
@@ -149,6 +158,12 @@ impl Writer {
         let part = self.typed(&text, &args, x.dtype, &part);
         self.reshape(&part, shape)
     }
+    /// Returns the values of the devices of the collective, reduced.
+    fn all_reduce(&mut self, mesh: &Mesh, c: &ManualCollective, reducer: Reducer, x: &Ssa) -> Ssa {
+        let groups = self.replica_groups(mesh, c);
+        let head = format!("\"stablehlo.all_reduce\"({}) <{{{groups}, use_global_device_ids}}>", x.name);
+        self.with_region(&head, &[x], (x.dtype, &x.shape), |w| w.reducer_region(Some(reducer), x.dtype))
+    }
     pub(super) fn collective(
         &mut self,
         c: &ManualCollective,
@@ -156,7 +171,8 @@ impl Writer {
         x: Option<&Ssa>,
         result: &ArrayType,
     ) -> FaultResult<Ssa> {
-        let size = |axes: &Axes| axes.iter().map(|a| mesh.extent(a)).product::<usize>();
+        let devices = || c.axes().iter().map(|a| mesh.extent(*a)).product::<usize>();
+        let size = || c.groups().map_or_else(devices, DeviceGroups::max_size);
         let shape = result.shape.to_vec();
         if let ManualCollective::AxisIndex { axes } = c {
             return Ok(self.axis_position(mesh, axes));
@@ -164,47 +180,39 @@ impl Writer {
         let x = x.ok_or_else(|| unsupported("a collective of nothing"))?.clone();
         Ok(match c {
             ManualCollective::AxisIndex { .. } | ManualCollective::Pcast { .. } => x,
-            ManualCollective::AllReduce { axes, reducer: combine } => {
-                let groups = self.replica_groups(mesh, axes);
-                let head =
-                    format!("\"stablehlo.all_reduce\"({}) <{{{groups}, use_global_device_ids}}>", x.name);
-                let combine = *combine;
-                self.with_region(&head, &[&x], (x.dtype, &x.shape), |w| {
-                    w.reducer_region(Some(combine), x.dtype)
-                })
-            }
-            ManualCollective::AllGather { axes, dim, tiled } => {
+            ManualCollective::AllReduce { reducer, .. } => self.all_reduce(mesh, c, *reducer, &x),
+            ManualCollective::AllGather { dim, tiled, .. } => {
                 let mut from = x.shape.clone();
                 if !tiled {
                     from.insert(*dim, 1);
                 }
                 let x = self.reshape(&x, &from);
-                let groups = self.replica_groups(mesh, axes);
+                let groups = self.replica_groups(mesh, c);
                 let text = format!(
                     "\"stablehlo.all_gather\"({}) <{{all_gather_dim = {dim} : i64, {groups}, use_global_device_ids}}>",
                     x.name
                 );
                 self.typed(&text, &[&x], x.dtype, &shape)
             }
-            ManualCollective::ReduceScatter { axes, dim, .. } => {
+            ManualCollective::ReduceScatter { dim, .. } => {
                 let mut part = x.shape.clone();
-                part[*dim] /= size(axes);
-                let groups = self.replica_groups(mesh, axes);
+                part[*dim] /= size();
+                let groups = self.replica_groups(mesh, c);
                 let head = format!(
                     "\"stablehlo.reduce_scatter\"({}) <{{scatter_dimension = {dim} : i64, {groups}, use_global_device_ids}}>",
                     x.name
                 );
-                let add = Some(crate::ir::program::loop_nest::Reducer::Add);
+                let add = Some(Reducer::Add);
                 let part =
                     self.with_region(&head, &[&x], (x.dtype, &part), |w| w.reducer_region(add, x.dtype));
                 self.reshape(&part, &shape)
             }
             ManualCollective::KeepShard { axes, dim, .. } => self.keep_shard(mesh, axes, *dim, &x, &shape),
-            ManualCollective::AllToAll { axes, split, concat, tiled } => {
-                let n = size(axes);
+            ManualCollective::AllToAll { split, concat, tiled, .. } => {
+                let n = size();
                 // if untiled, blocks are exchanged within the split dimension, which is then moved
                 let (to, joined) = if *tiled { (*concat, shape.clone()) } else { (*split, x.shape.clone()) };
-                let groups = self.replica_groups(mesh, axes);
+                let groups = self.replica_groups(mesh, c);
                 let text = format!(
                     "\"stablehlo.all_to_all\"({}) <{{split_dimension = {split} : i64, concat_dimension = {to} : i64, split_count = {n} : i64, {groups}}}>",
                     x.name
@@ -216,6 +224,16 @@ impl Writer {
                 let mut order: Vec<usize> = (0..x.shape.len()).filter(|d| d != split).collect();
                 order.insert(*concat, *split);
                 self.transpose(&out, &order)
+            }
+            ManualCollective::Broadcast { axes, source } => {
+                // a sum to which the other devices add zeros: XLA broadcasts on no CPU
+                let me = self.axis_position(mesh, axes);
+                let source = self.int(DType::I32, *source as i64, &[]);
+                let is_source = self.compare("EQ", &me, &source);
+                let nothing = self.constant(x.dtype, Scalar::zero(x.dtype), &x.shape);
+                let mine = self.select(&is_source, &x, &nothing);
+                let reducer = if x.dtype == DType::Bool { Reducer::Or } else { Reducer::Add };
+                self.all_reduce(mesh, c, reducer, &mine)
             }
             ManualCollective::Permute { axes, pairs } => {
                 let all: Vec<String> = device_groups(mesh, axes)

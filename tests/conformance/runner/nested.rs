@@ -3,7 +3,7 @@
 use super::case::{Env, axes, spec};
 use super::ops::{self, Val};
 use atmesh::{
-    Array, Axes, Axis, AxisType, CheckpointPolicy, Error, Inferred, Mesh, Result, ScanOptions, Spec,
+    Array, Axes, Axis, AxisType, CheckpointPolicy, Error, Inferred, Mesh, Result, ScanOptions, Spec, smap,
 };
 use serde_json::Value;
 
@@ -224,22 +224,20 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
         }
         "smap" => {
             // A shard_map over one axis; each entry is the dimension that the axis shards.
-            let over = axes(&params["axis_name"]);
-            let specs = |v: &Value| -> Vec<Spec> {
-                let split = |d: &Value| match d.as_u64() {
-                    None => Spec::from_dims(Vec::new()),
-                    Some(d) => Spec::from_dims((0..d).map(|_| Axes::none()).chain([over.clone()]).collect()),
-                };
-                v.as_array().into_iter().flatten().map(split).collect()
+            let axis = axes(&params["axis_name"]).iter().next().expect("an axis");
+            let dims = |v: &Value| -> Vec<Option<i32>> {
+                let dim = |d: &Value| d.as_i64().map(|d| d as i32);
+                v.as_array().into_iter().flatten().map(dim).collect()
             };
-            let inside = here.with_axis_types(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
+            let inside = here.with_axis_types(axis, AxisType::Manual).unwrap_or_else(|_| here.clone());
             let run = |args: &Vec<Array>| program(env, inside.clone(), body, args);
-            let out_specs = specs(&params["out_axes"]);
-            let f = match &params["in_axes"] {
-                Value::Array(_) => atmesh::shard_map(&here, specs(&params["in_axes"]), out_specs, run),
-                _ => atmesh::shard_map(&here, Inferred, out_specs, run),
-            };
-            f.over(&over).call(&arrays)?
+            let out_dims = dims(&params["out_axes"]);
+            match &params["in_axes"] {
+                Value::Array(_) => {
+                    smap(&here, axis, dims(&params["in_axes"]), out_dims, run).call(&arrays)?
+                }
+                _ => smap(&here, axis, Inferred, out_dims, run).call(&arrays)?,
+            }
         }
         "auto_axes" | "explicit_axes" => {
             let (from, to, which) = match op {

@@ -18,9 +18,9 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
-    AllToAll, Array, ArrayType, AxisType, CollectiveDim, ConvOptions, DType, Error, Key, Operand, Padding,
-    PcastTo, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, grad,
-    stack,
+    AllToAll, Array, ArrayType, AxisGroups, AxisType, CollectiveDim, ConvOptions, DType, Error, Key, Operand,
+    Padding, PcastTo, RaggedRows, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum,
+    einsum_to, grad, stack,
 };
 use serde_json::Value;
 use std::panic::Location;
@@ -547,25 +547,32 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
     if op == "axis_index" {
         return Some(Val::Array(axis_index(over)));
     }
+    let grouped = match p["axis_index_groups"].as_array() {
+        Some(groups) => AxisGroups::new(over.clone(), groups.iter().map(sizes)),
+        None => (&over).into(),
+    };
     let x = ins.first()?.array();
     Some(Val::Array(match op {
-        "psum" => x.psum(over),
-        "pmean" => x.pmean(over),
-        "pmax" => x.pmax(over),
-        "pmin" => x.pmin(over),
+        "psum" => x.psum(grouped),
+        "pmean" => x.pmean(grouped),
+        "pmax" => x.pmax(grouped),
+        "pmin" => x.pmin(grouped),
         "all_gather" => {
             let how = how(n("axis"));
             match p["to"].as_str() {
-                Some("invarying") => x.all_gather(over, how.invarying()),
-                Some("reduced") => x.all_gather(over, how.reduced()),
-                _ => x.all_gather(over, how),
+                Some("invarying") => x.all_gather(grouped, how.invarying()),
+                Some("reduced") => x.all_gather(grouped, how.reduced()),
+                _ => x.all_gather(grouped, how),
             }
         }
-        "psum_scatter" => x.psum_scatter(over, how(n("scatter_dimension"))),
+        "psum_scatter" => x.psum_scatter(grouped, how(n("scatter_dimension"))),
         "all_to_all" => {
             let cut = AllToAll::split(n("split_axis"));
             let tiled = p["tiled"].as_bool() == Some(true);
-            x.all_to_all(over, if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) })
+            x.all_to_all(
+                grouped,
+                if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) },
+            )
         }
         "ppermute" => {
             let pairs = p["perm"]
@@ -574,8 +581,20 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
                 .map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
-        "pshuffle" => x.ppermute(over, sizes(&p["perm"]).into_iter().zip(0..).collect::<Vec<_>>()),
-        "pswapaxes" => x.all_to_all(over, AllToAll::split(n("axis")).stack(n("axis"))),
+        "pshuffle" => x.pshuffle(over, sizes(&p["perm"])),
+        "pswapaxes" => x.pswapaxes(grouped, n("axis")),
+        "pbroadcast" => x.pbroadcast(over, n("source") as usize),
+        "ragged_all_to_all" => {
+            let [_, output, vectors @ ..] = ins else { return None };
+            let [input_offsets, send_sizes, output_offsets, recv_sizes] = vectors else { return None };
+            let rows = RaggedRows {
+                input_offsets: input_offsets.array(),
+                send_sizes: send_sizes.array(),
+                output_offsets: output_offsets.array(),
+                recv_sizes: recv_sizes.array(),
+            };
+            x.ragged_all_to_all(grouped, &output.array(), &rows)
+        }
         "pcast" => x.pcast(
             over,
             match p["to"].as_str()? {
@@ -604,9 +623,6 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     }
     if let Some(v) = sized(op, ins, p)? {
         return Ok(vec![v]);
-    }
-    if p.get("axis_index_groups").is_some_and(|groups| !groups.is_null()) {
-        return Err(env.missing("axis_index_groups"));
     }
     if let Some(v) = collective(op, ins, p) {
         return Ok(vec![v]);

@@ -164,7 +164,7 @@ pub(super) fn cast_varying<T: Tree>(tree: &T, holds: &ArrayType, call: CallSite<
         if axes.is_empty() {
             return a.clone();
         }
-        let group = CollectiveGroup { mesh: mesh.clone(), axes, checked: true };
+        let group = CollectiveGroup::new(mesh.clone(), axes, true);
         apply1(Arc::new(Pcast { group, to: PcastTo::Varying }), &[a.into()], call)
     })
 }

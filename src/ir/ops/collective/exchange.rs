@@ -1,15 +1,16 @@
-//! Collectives that move blocks between devices: `all_to_all` and `ppermute`.
+//! Collectives that move blocks between devices: `all_to_all`, `ppermute` and `pbroadcast`.
 //!
-//! Both are linear, and each is the transpose of a collective of the same kind: `all_to_all` with
-//! its dimensions swapped, and `ppermute` with its pairs reversed.
+//! All are linear. The transpose of `all_to_all` swaps its dimensions, that of `ppermute` reverses
+//! its pairs, and that of `pbroadcast` leaves the sum of the cotangents on the source.
 
 use super::{
-    CollectiveGroup, VaryingState, collective_common, dim_after_split, passthrough_factors, transpose_rule,
+    CollectiveGroup, Preduce, VaryingState, collective_common, dim_after_split, passthrough_factors,
+    transpose_rule,
 };
 use crate::core::{ArrayType, DType, Fault, Result, Shape};
 use crate::ir::program::{
-    BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Tangents, TypedOperand,
-    VmapArgs,
+    BatchedOp, Factors, Linearity, LoopNest, ManualCollective, Prim, Primitive, Reducer, Tangents,
+    TransposeArgs, TypedOperand, VmapArgs,
 };
 use crate::ir::{ops::dim_check::format_list, ops::structural::linear_jvp};
 use std::sync::Arc;
@@ -42,6 +43,15 @@ pub struct Ppermute {
     pub pairs: Vec<(usize, usize)>,
 }
 
+/// The collective that copies the block of one device to all: `pbroadcast`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pbroadcast {
+    /// The participating devices.
+    pub group: CollectiveGroup,
+    /// The index, within the group, of the device whose block is copied.
+    pub source: usize,
+}
+
 impl Primitive for AllToAllPrim {
     collective_common!("all_to_all");
     fn params(&self) -> String {
@@ -50,6 +60,7 @@ impl Primitive for AllToAllPrim {
     }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
+        self.group.check_equal_groups(self.name())?;
         self.group.check_may_vary(self.name(), x)?;
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
         self.group.split_dim(&mut shape, &mut dims, self.split_dim, self.tiled)?;
@@ -72,7 +83,8 @@ impl Primitive for AllToAllPrim {
     });
     fn collective(&self) -> Option<ManualCollective> {
         let AllToAllPrim { split_dim: split, concat_dim: concat, tiled, .. } = *self;
-        Some(ManualCollective::AllToAll { axes: self.group.axes.clone(), split, concat, tiled })
+        let CollectiveGroup { axes, groups, .. } = self.group.clone();
+        Some(ManualCollective::AllToAll { axes, groups, split, concat, tiled })
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         let (split, concat) = (self.split_dim + 1, self.concat_dim + 1);
@@ -88,11 +100,9 @@ impl Primitive for Ppermute {
     }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
-        let n = self.group.size();
         for (i, &(source, target)) in self.pairs.iter().enumerate() {
-            if let Some(p) = [source, target].into_iter().find(|p| *p >= n) {
-                return Err(fault!(Mesh, "there is no device {p} along {}, which has {n}", self.group.axes)
-                    .help(format!("they are counted along the axes, from 0 to {}", n - 1)));
+            for device in [source, target] {
+                self.group.check_device(device)?;
             }
             let twice = |what, p| {
                 Err(fault!(Mesh, "device {p} is a {what} twice")
@@ -118,6 +128,38 @@ impl Primitive for Ppermute {
     });
     fn collective(&self) -> Option<ManualCollective> {
         Some(ManualCollective::Permute { axes: self.group.axes.clone(), pairs: self.pairs.clone() })
+    }
+    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
+        BatchedOp::new(Arc::new(self.clone()))
+    }
+}
+
+impl Primitive for Pbroadcast {
+    collective_common!("pbroadcast");
+    fn params(&self) -> String {
+        format!("{}, source={}", self.group.format_axes(), self.source)
+    }
+    fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = self.group.check_operand(self.name(), operands)?;
+        self.group.check_device(self.source)?;
+        self.group.check_may_vary(self.name(), x)?;
+        Ok(vec![self.group.same_shape_type(x, VaryingState::Varying)?])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        passthrough_factors(&operands[0], &results[0].1, &Some)
+    }
+    linear_jvp!();
+    fn transpose(&self, TransposeArgs { builder: b, cotangents, .. }: TransposeArgs<'_>) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+        let group = self.group.clone();
+        let sum = Arc::new(Preduce { group: group.clone(), reducer: Reducer::Add });
+        let sum = b.emit1(sum, std::slice::from_ref(ct))?;
+        // a permutation leaves the sum on the source, and zeros on the other devices
+        let pairs = vec![(self.source, self.source)];
+        Ok(vec![Some(b.emit1(Arc::new(Ppermute { group, pairs }), &[sum])?)])
+    }
+    fn collective(&self) -> Option<ManualCollective> {
+        Some(ManualCollective::Broadcast { axes: self.group.axes.clone(), source: self.source })
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::new(Arc::new(self.clone()))
@@ -160,6 +202,26 @@ mod tests {
               b: float32[4]{V:X} = ppermute[axes=X, pairs=[1->0]] a
               return b
             }
+        ";
+        pbroadcast_sums_back_to_its_source: Pbroadcast { group: example_group(), source: 1 }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[4]{V:X} = pbroadcast[axes=X, source=1] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[4]{V:X} = pbroadcast[axes=X, source=1] a
+              d: float32[4]{V:X} = pbroadcast[axes=X, source=1] b
+              return c, d
+            }
+            cotangents: (a: float32[4]{V:X}) {
+              b: float32[4] = psum[axes=X] a
+              c: float32[4]{V:X} = ppermute[axes=X, pairs=[1->1]] b
+              return c
+            }
+        ";
+        pbroadcast_of_no_device_is_rejected: Pbroadcast { group: example_group(), source: 2 }, ["float32[4]{V:X}"] of Manual => "
+            error: there is no device 2 along X, which has 2
+            they are counted along the axes, from 0 to 1
         ";
         ppermute_to_one_twice_is_rejected: Ppermute { group: example_group(), pairs: vec![(0, 1), (1, 1)] }, ["float32[4]{V:X}"] of Manual => "
             error: device 1 is a target twice

@@ -68,20 +68,21 @@ pub struct OwnPart {
 /// Defines the rules of a primitive that is linear and whose devices communicate along `dim`. With
 /// `split`, the result has a part of the dimension.
 macro_rules! along_dim {
-    ($collective:ident, split) => {
+    ($collective:ident $(, $groups:ident)?; split) => {
         fn params(&self) -> String {
             format!("{}, dim={}, tiled={}", self.group.format_axes(), self.dim, self.tiled)
         }
         fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
             passthrough_factors(&operands[0], &results[0].1, &|d| dim_after_split(d, self.dim, self.tiled))
         }
-        along_dim!($collective);
+        along_dim!($collective $(, $groups)?);
     };
-    ($collective:ident) => {
+    ($collective:ident $(, $groups:ident)?) => {
         linear_jvp!();
         fn collective(&self) -> Option<ManualCollective> {
             let (axes, dim, tiled) = (self.group.axes.clone(), self.dim, self.tiled);
-            Some(ManualCollective::$collective { axes, dim, tiled })
+            $(let $groups = self.group.groups.clone();)?
+            Some(ManualCollective::$collective { axes, dim, tiled $(, $groups)? })
         }
         fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
             BatchedOp::new(Arc::new(Self { dim: self.dim + 1, ..self.clone() }))
@@ -101,7 +102,12 @@ impl Primitive for AllGather {
     }
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
+        self.group.check_equal_groups(self.name())?;
         self.group.check_may_vary(self.name(), x)?;
+        if self.to != AllGatherTo::Varying && self.group.groups.is_some() {
+            return Err(varying_fault("the values that groups gather differ, so the result varies")
+                .help("leave out `.invarying()` or `.reduced()`"));
+        }
         if self.to == AllGatherTo::Reduced
             && self.group.checked
             && let Some(axis) = self.group.axes.iter().find(|a| !x.varying.contains(*a))
@@ -134,14 +140,16 @@ impl Primitive for AllGather {
             Arc::new(PsumScatter { group: along, dim, tiled })
         })
     });
-    along_dim!(AllGather);
+    along_dim!(AllGather, groups);
 }
 
 impl Primitive for PsumScatter {
     collective_common!("psum_scatter");
     fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.group.check_operand(self.name(), operands)?;
-        if self.group.common_state(self.name(), x)? == VaryingState::Reduced {
+        self.group.check_equal_groups(self.name())?;
+        let state = self.group.common_state(self.name(), x)?;
+        if state == VaryingState::Reduced || self.group.groups.is_some() {
             self.group.check_may_vary(self.name(), x)?;
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
@@ -157,7 +165,7 @@ impl Primitive for PsumScatter {
         let (along, dim, tiled) = (self.group.clone(), self.dim, self.tiled);
         Some(Arc::new(AllGather { group: along, dim, tiled, to }))
     });
-    along_dim!(ReduceScatter, split);
+    along_dim!(ReduceScatter, groups; split);
 }
 
 impl Primitive for OwnPart {
@@ -180,7 +188,7 @@ impl Primitive for OwnPart {
         let (along, dim, tiled) = (self.group.clone(), self.dim, self.tiled);
         Some(Arc::new(AllGather { group: along, dim, tiled, to: AllGatherTo::Invarying }))
     });
-    along_dim!(KeepShard, split);
+    along_dim!(KeepShard; split);
 }
 
 #[cfg(test)]

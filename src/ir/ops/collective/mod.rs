@@ -13,7 +13,7 @@ mod index;
 mod reduce;
 
 pub use cast::{Pcast, PcastTo};
-pub use exchange::{AllToAllPrim, Ppermute};
+pub use exchange::{AllToAllPrim, Pbroadcast, Ppermute};
 pub use gather::{AllGather, AllGatherTo, OwnPart, PsumScatter};
 pub use index::AxisIndex;
 pub use reduce::Preduce;
@@ -23,7 +23,7 @@ use crate::core::{
     ArrayType, Axes, Axis, AxisType, ErrorKind, Fault, Mesh, Result, Shape, Spec,
     sharding::check_unreduced_dtype,
 };
-use crate::ir::program::{Dim, Factors, TypedOperand};
+use crate::ir::program::{DeviceGroups, Dim, Factors, TypedOperand};
 
 /// The devices that take part in a collective: those along `axes`, the first axis being major.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +34,8 @@ pub struct CollectiveGroup {
     pub axes: Axes,
     /// True if types track the axes over which values vary; otherwise any value may vary.
     pub checked: bool,
+    /// The groups that communicate, each by itself. `None` if all these devices are one group.
+    pub groups: Option<DeviceGroups>,
 }
 
 /// The state of a value with respect to manual axes, equal for all axes of a collective.
@@ -67,13 +69,34 @@ fn varying_fault(message: impl Into<String>) -> Fault {
 }
 
 impl CollectiveGroup {
-    /// Returns the number of devices in the group.
+    /// Creates the group of all devices along the axes.
+    pub fn new(mesh: Mesh, axes: Axes, checked: bool) -> CollectiveGroup {
+        CollectiveGroup { mesh, axes, checked, groups: None }
+    }
+    /// Returns the number of devices that communicate: those of a group, or all along the axes.
     pub fn size(&self) -> usize {
+        self.groups.as_ref().map_or_else(|| self.num_devices(), DeviceGroups::max_size)
+    }
+    /// Returns the number of devices along the axes.
+    fn num_devices(&self) -> usize {
         self.axes.iter().map(|a| self.mesh.extent(a)).product()
     }
-    /// Formats the axes as a parameter.
+    /// Formats the axes and groups as a parameter.
     fn format_axes(&self) -> String {
-        if self.checked { format!("axes={}", self.axes) } else { format!("axes={}, unchecked", self.axes) }
+        let groups = self.groups.as_ref().map_or(String::new(), |groups| format!(", groups={groups}"));
+        let unchecked = if self.checked { "" } else { ", unchecked" };
+        format!("axes={}{groups}{unchecked}", self.axes)
+    }
+    /// Returns an error if the groups have different sizes.
+    fn check_equal_groups(&self, name: &str) -> Result<(), Fault> {
+        match &self.groups {
+            Some(groups) if !groups.have_one_size() => Err(fault!(
+                Mesh,
+                "the groups {groups} have different sizes, and {name} is for groups of one size"
+            )
+            .help("groups of different sizes are for `psum`, `pmax` and `pmin`")),
+            _ => Ok(()),
+        }
     }
     /// Returns an error if an axis is not manual here, or is repeated.
     fn check(&self) -> Result<(), Fault> {
@@ -97,7 +120,16 @@ impl CollectiveGroup {
                 return Err(fault!(Mesh, "the axis {axis} is named twice").help("name each axis once"));
             }
         }
-        Ok(())
+        self.groups.as_ref().map_or(Ok(()), |groups| groups.check(self.num_devices(), &self.axes))
+    }
+    /// Returns an error if there is no device of this index.
+    fn check_device(&self, device: usize) -> Result<(), Fault> {
+        let n = self.size();
+        if device < n {
+            return Ok(());
+        }
+        Err(fault!(Mesh, "there is no device {device} along {}, which has {n}", self.axes)
+            .help(format!("they are counted along the axes, from 0 to {}", n - 1)))
     }
     /// Returns the single operand, or an error if it is on another mesh.
     fn check_operand<'a>(&self, name: &str, operands: &'a [TypedOperand]) -> Result<&'a ArrayType, Fault> {

@@ -15,6 +15,8 @@ use crate::ir::program::{
 use std::sync::Arc;
 
 /// The collective that combines the blocks of all devices elementwise: `psum`, `pmax`, `pmin`.
+///
+/// Within groups the results differ from group to group, so that the result varies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Preduce {
     /// The participating devices.
@@ -48,14 +50,19 @@ impl Primitive for Preduce {
         let x = self.group.check_operand(self.name(), operands)?;
         if self.reducer == Reducer::Add {
             DTypeClass::Number.check(operands, 0)?;
-            if self.group.common_state("psum", x)? == VaryingState::Reduced {
+            let state = self.group.common_state("psum", x)?;
+            if state == VaryingState::Reduced || self.group.groups.is_some() {
                 self.group.check_may_vary("psum", x)?;
             }
         } else {
             DTypeClass::Ordered.check(operands, 0)?;
             self.group.check_may_vary(self.name(), x)?;
         }
-        Ok(vec![self.group.same_shape_type(x, VaryingState::Invarying)?])
+        let state = match self.group.groups {
+            None => VaryingState::Invarying,
+            Some(_) => VaryingState::Varying,
+        };
+        Ok(vec![self.group.same_shape_type(x, state)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passthrough_factors(&operands[0], &results[0].1, &Some)
@@ -71,13 +78,14 @@ impl Primitive for Preduce {
         Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)])
     }
     transpose_rule!(|self, types| match self.group.common_state("psum", &types[0])? {
-        // In unchecked regions, the transpose of a sum is a sum.
-        _ if !self.group.checked => Some(Arc::new(self.clone())),
+        // In unchecked regions, and within groups, the transpose of a sum is a sum.
+        _ if !self.group.checked || self.group.groups.is_some() => Some(Arc::new(self.clone())),
         VaryingState::Unreduced => self.pcast_to(PcastTo::Reduced),
         _ => self.pcast_to(PcastTo::Varying),
     });
     fn collective(&self) -> Option<ManualCollective> {
-        Some(ManualCollective::AllReduce { axes: self.group.axes.clone(), reducer: self.reducer })
+        let CollectiveGroup { axes, groups, .. } = self.group.clone();
+        Some(ManualCollective::AllReduce { axes, groups, reducer: self.reducer })
     }
     fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
         BatchedOp::new(Arc::new(self.clone()))

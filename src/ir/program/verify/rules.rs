@@ -4,7 +4,9 @@ use super::{check_equation, inconsistent_rules};
 use crate::core::{ArrayType, Axes, Axis, DType, Error, Mesh, Shape};
 use crate::ir::program::factors::{Dim, DimMap, FactorKind, Factors};
 use crate::ir::program::loop_nest::Reducer;
-use crate::ir::program::{Builder, Input, ManualCollective, Op, Primitive, Program, Value, VmapArgs};
+use crate::ir::program::{
+    Builder, DeviceGroups, Input, ManualCollective, Op, Primitive, Program, Value, VmapArgs,
+};
 
 /// Verifies factors: every dimension runs over existing loops of matching sizes.
 pub(crate) fn factors(f: &Factors, operands: &[ArrayType], results: &[(DType, Shape)]) -> Result<(), String> {
@@ -80,6 +82,13 @@ pub(crate) fn collective(
         }
     }
     let num_shards: usize = axes.iter().map(|a| mesh.extent(*a)).product();
+    if let Some(groups) = c.groups() {
+        let named: Axes = axes.iter().copied().collect();
+        groups.check(num_shards, &named).map_err(|f| f.message)?;
+        if !groups.have_one_size() && !matches!(c, ManualCollective::AllReduce { .. }) {
+            return Err(format!("its groups {groups} have different sizes"));
+        }
+    }
     for (k, to) in results.iter().enumerate() {
         let Some(from) = operands.get(k).or(match c {
             ManualCollective::AxisIndex { .. } => Some(to),
@@ -91,7 +100,8 @@ pub(crate) fn collective(
                 results.len()
             ));
         };
-        let block = result_block(c, num_shards, &from.shape[..])
+        let members = c.groups().map_or(num_shards, DeviceGroups::max_size);
+        let block = result_block(c, members, &from.shape[..])
             .map_err(|wrong| format!("operand {k}, {from}: {wrong}"))?;
         if from.dtype != to.dtype || block != to.shape[..] {
             return Err(format!(
@@ -109,6 +119,10 @@ fn result_block(c: &ManualCollective, num_devices: usize, shape: &[usize]) -> Re
     let mut shape = shape.to_vec();
     match c {
         ManualCollective::AllReduce { .. } | ManualCollective::Pcast { .. } => {}
+        ManualCollective::Broadcast { source, .. } if *source < num_devices => {}
+        ManualCollective::Broadcast { source, .. } => {
+            return Err(format!("it copies the block of device {source} of {num_devices}"));
+        }
         ManualCollective::AxisIndex { .. } => shape.clear(),
         ManualCollective::Permute { pairs, .. } => {
             let mut reached = vec![false; num_devices];
