@@ -118,7 +118,8 @@ impl DeviceGroups {
 fn of_axis((stride, size): (usize, usize), sizes: &[usize]) -> Option<AxisDigit> {
     let strides = axis_strides(sizes);
     let axis = (0..sizes.len()).find(|k| strides[*k] <= stride && stride < strides[*k] * sizes[*k])?;
-    let fits = stride % strides[axis] == 0 && sizes[axis] % (stride / strides[axis] * size) == 0;
+    let fits =
+        stride.is_multiple_of(strides[axis]) && sizes[axis].is_multiple_of(stride / strides[axis] * size);
     fits.then(|| AxisDigit { axis, stride: stride / strides[axis], size })
 }
 
