@@ -228,10 +228,13 @@ fn native_code_has_the_same_collectives() {
     }
 }
 
+/// A program of one device.
+type DeviceProgram<'a> = &'a (dyn Fn(&Device, ArrayView2<i32>) -> Result<atmesh::nd::Array2<i32>> + Sync);
+
 #[test]
 fn native_code_rejects_what_does_not_fit() {
     let x = Array::arange(0..16).reshape([8, 2]);
-    let error = |f: &(dyn Fn(&Device, ArrayView2<i32>) -> Result<atmesh::nd::Array2<i32>> + Sync)| {
+    let error = |f: DeviceProgram<'_>| {
         let run = spmd(&mesh(), p!["X"], p!["X"], |dev: &Device, x: ArrayView2<i32>| f(dev, x));
         run.call(&x).unwrap_err().to_string()
     };

@@ -102,8 +102,10 @@ fn sizes_of_zero_are_accepted() -> Result<()> {
     Ok(())
 }
 
-/// Shardings of rows and matrices, the sharding of the result, and the type.
-const SHARDINGS: &[(&str, [fn() -> Spec; 2], Option<fn() -> Spec>, &str)] = &[
+/// A name, the shardings of rows and matrices, the sharding of the result, and its type.
+type ShardingCase = (&'static str, [fn() -> Spec; 2], Option<fn() -> Spec>, &'static str);
+
+const SHARDINGS: &[ShardingCase] = &[
     ("rows", [|| p!["X"], || p![]], None, "[16@X,12]"),
     ("columns", [|| p![], || p![_, _, "X"]], None, "[16,12@X]"),
     ("rows and columns", [|| p!["X"], || p![_, _, "Y"]], None, "[16@X,12@Y]"),
