@@ -198,7 +198,7 @@ fn collectives_run_for_all_examples() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let wide = Mesh::new([("B", 2), ("X", 2)]).unwrap();
     type Body = fn(&Array) -> Array;
-    let cases: [(&str, Spec, Spec, Body); 11] = [
+    let cases: [(&str, Spec, Spec, Body); 12] = [
         ("psum", p!["X"], p![], |x| x.psum("X")),
         ("pmax", p!["X"], p![], |x| x.pmax("X")),
         ("pmin", p!["X"], p![], |x| x.pmin("X")),
@@ -207,6 +207,7 @@ fn collectives_run_for_all_examples() {
         ("all_to_all", p!["X"], p![_, "X"], |x| x.all_to_all("X", AllToAll::split(1).concat(0))),
         ("ppermute", p!["X"], p!["X"], |x| x.ppermute("X", Permutation::ring(1))),
         ("axis_index", p!["X"], p!["X"], |x| x + axis_index("X").astype(F32)),
+        ("pbroadcast", p!["X"], p!["X"], |x| x.pbroadcast("X", 1)),
         ("pvary", p![], p!["X"], |x| x.pvary("X")),
         ("pcast", p![], p!["X"], |x| x.pvary("X") * 2.0),
         // `own_part` is the transpose of an `all_gather` to invarying

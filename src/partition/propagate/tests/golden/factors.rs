@@ -179,6 +179,7 @@ const LISTED: &[(&str, &str)] = &[
     ("own_part", "[i,j]->[j] i 2 need_replication"),
     ("all_to_all", "[i,j]->[k,l] i 2 need_replication j 4 need_replication"),
     ("ppermute", "[i,j]->[i,j]"),
+    ("pbroadcast", "[i,j]->[i,j]"),
     ("axis_index", "->[]"),
     ("pvary", "[i,j]->[i,j]"),
     ("pcast", "[i,j]->[i,j]"),
