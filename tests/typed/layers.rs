@@ -7,8 +7,10 @@ use atmesh::typed::{nn, prelude::*};
 mesh! { struct Pod { X: 2, Y: 4 } }
 dim!(Features);
 
-/// A norm in a function that is generic in the shape of its operand.
-fn normalized<B: Size>(x: &T![f32; B@X, 8@Y], scale: &T![f32; 8@Y]) -> T![f32; B@X, 8@Y] {
+type Rows<B> = T![f32; B@X, 8@Y];
+
+/// A norm in a function that is generic in the size of the batch.
+fn normalized<B: Size>(x: &Rows<B>, scale: &T![f32; 8@Y]) -> Rows<B> {
     nn::rms_norm(x, scale)
 }
 
