@@ -9,6 +9,7 @@ mod error_checks;
 mod compiled;
 mod device;
 mod grad;
+mod layers;
 mod model;
 mod numbers_and_indices;
 mod random;

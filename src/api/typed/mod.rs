@@ -138,6 +138,7 @@ mod linalg;
 mod loops;
 mod manual;
 mod mesh;
+pub mod nn;
 mod numbers;
 pub mod op;
 mod operands;

@@ -27,5 +27,6 @@ crate::scalar_functions! { operations
     all_gather all_to_all at bitcast categorical clamp cross diag diagonal diff frexp gradient
     halo halo_with irfft one_hot one_hot_to pad pad_with permutation pmax pmean pmin powi ppermute
     psum psum_scatter repeat rfft shift top_k trace tril triu unique
+    layer_norm rms_norm
     sum matmul matrix_power slogdet lu qr eigh svd svdvals
 }

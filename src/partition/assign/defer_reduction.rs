@@ -4,7 +4,8 @@
 //! that several products read then takes one all-reduce instead of one per product. Reductions that
 //! a type requires (by explicit axes) are not deferred.
 
-use super::{loops::Candidate, scatter};
+use super::free_step::{Candidate, FreeStep};
+use super::scatter;
 use crate::core::sharding::sub_axes::in_device_order;
 use crate::ir::program::{LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp};
 use crate::partition::layout::{DimLayout, Layout};
@@ -20,67 +21,107 @@ pub(super) struct DeferredReduction {
     pub(super) stays_partial: bool,
 }
 
-/// Returns, for each step, the deferred reduction of its result, if any.
-pub(super) fn find_deferred(
-    d: &Draft,
-    entries: &[Candidate],
-    loops: &[Vec<DimLayout>],
-) -> Vec<Option<DeferredReduction>> {
-    let mut readers = vec![0usize; d.slots.len()];
-    let mut maker: Vec<Option<usize>> = vec![None; d.slots.len()];
-    for (k, entry) in entries.iter().enumerate() {
-        match entry {
-            Candidate::Fixed(item) => item.step.inputs().into_iter().for_each(|s| readers[s] += 1),
-            Candidate::Free(open) => {
-                open.nest.accesses.iter().flat_map(|r| r.sources()).for_each(|s| readers[s] += 1);
-                maker[open.out] = Some(k);
-            }
-        }
-    }
-    d.outs.iter().for_each(|s| readers[*s] += 1);
-    // the layouts of the results that could stay partial
-    let mut could: Vec<Option<Layout>> = vec![None; entries.len()];
-    let mut made: Vec<Option<DeferredReduction>> = vec![None; entries.len()];
-    for (k, entry) in entries.iter().enumerate() {
-        let Candidate::Free(open) = entry else { continue };
-        let (s, own) = (&open.nest, &d.slots[open.out].layout);
-        if own.partial.is_some()
-            || !open.inherited_partial.is_empty()
-            || open.step.info.constrained
-            || open.step.info.user_collective.is_some()
-        {
-            continue;
-        }
-        if is_sum(s) {
-            let mut from: Vec<usize> = Vec::new();
-            for read in 0..s.accesses.len() {
-                from.extend(
-                    d.read_in_place(s, read)
-                        .filter(|v| has_single_reader(d, &readers, *v, open.out))
-                        .and_then(|v| maker[v]),
-                );
-            }
-            let at = from.first().and_then(|m| could[*m].clone());
-            let (Some(at), true) = (at, from.len() == s.accesses.len()) else { continue };
-            if from.iter().all(|m| could[*m].as_ref() == Some(&at)) {
-                for m in from {
-                    made[m] = Some(DeferredReduction { layout: at.clone(), stays_partial: true });
+/// The additions of results that no other step reads.
+///
+/// They depend on the steps only, and not on layouts.
+pub(super) struct Sums {
+    /// For each step that is such a sum, the steps that make its two terms.
+    terms: Vec<Option<[usize; 2]>>,
+    /// For each step whose result is a term, the step that makes the other term.
+    siblings: Vec<Option<usize>>,
+}
+
+impl Sums {
+    pub(super) fn new(d: &Draft, entries: &[Candidate]) -> Sums {
+        let mut readers = vec![0usize; d.slots.len()];
+        let mut maker: Vec<Option<usize>> = vec![None; d.slots.len()];
+        for (k, entry) in entries.iter().enumerate() {
+            match entry {
+                Candidate::Fixed(item) => item.step.inputs().into_iter().for_each(|s| readers[s] += 1),
+                Candidate::Free(open) => {
+                    open.nest.accesses.iter().flat_map(|r| r.sources()).for_each(|s| readers[s] += 1);
+                    maker[open.out] = Some(k);
                 }
-                could[k] = Some(at.clone());
-                made[k] = Some(DeferredReduction { layout: at, stays_partial: false });
             }
-        } else if s.compute.reduces()
-            && s.partial_reducer() == Reducer::Add
-            && open.fixed_loops.is_none()
-            && scatter::scatter_base_layout(s, own, &loops[k]).is_none()
-        {
-            let parts =
-                in_device_order(loops[k][s.rank..].iter().flat_map(|l| l.sub_axes.iter().copied()).collect());
-            let dims = loops[k][..s.rank].to_vec();
-            could[k] = (!parts.is_empty()).then(|| Layout { dims, partial: Some((Reducer::Add, parts)) });
         }
+        d.outs.iter().for_each(|s| readers[*s] += 1);
+        let mut sums = Sums { terms: vec![None; entries.len()], siblings: vec![None; entries.len()] };
+        for (k, entry) in entries.iter().enumerate() {
+            let Candidate::Free(open) = entry else { continue };
+            if !may_stay_partial(d, open) || !is_sum(&open.nest) {
+                continue;
+            }
+            let term = |read: usize| {
+                let read = d.read_in_place(&open.nest, read);
+                read.filter(|v| has_single_reader(d, &readers, *v, open.out)).and_then(|v| maker[v])
+            };
+            if let (Some(a), Some(b)) = (term(0), term(1)) {
+                sums.terms[k] = Some([a, b]);
+                (sums.siblings[a], sums.siblings[b]) = (Some(b), Some(a));
+            }
+        }
+        sums
     }
-    made
+    /// Returns, for each step, the partial layout in which its result could stay.
+    ///
+    /// `None` if it could not stay partial, or if its loops have no layout yet.
+    pub(super) fn partial_layouts(
+        &self,
+        d: &Draft,
+        entries: &[Candidate],
+        loops: &[Vec<DimLayout>],
+    ) -> Vec<Option<Layout>> {
+        let mut could: Vec<Option<Layout>> = vec![None; entries.len()];
+        for (k, entry) in entries.iter().enumerate() {
+            let Candidate::Free(open) = entry else { continue };
+            could[k] = match self.terms[k] {
+                Some([a, b]) if could[a] == could[b] => could[a].clone(),
+                Some(_) => None,
+                None => partial_layout(d, open, &loops[k]),
+            };
+        }
+        could
+    }
+    /// Returns the partial layout in which the other term of a sum could stay.
+    pub(super) fn sibling_layout<'a>(&self, k: usize, could: &'a [Option<Layout>]) -> Option<&'a Layout> {
+        could[self.siblings[k]?].as_ref()
+    }
+    /// Returns, for each step, the deferred reduction of its result, if any.
+    pub(super) fn deferred(&self, could: &[Option<Layout>]) -> Vec<Option<DeferredReduction>> {
+        let mut made: Vec<Option<DeferredReduction>> = vec![None; could.len()];
+        for (k, terms) in self.terms.iter().enumerate() {
+            let (Some(terms), Some(at)) = (terms, &could[k]) else { continue };
+            for m in *terms {
+                made[m] = Some(DeferredReduction { layout: at.clone(), stays_partial: true });
+            }
+            made[k] = Some(DeferredReduction { layout: at.clone(), stays_partial: false });
+        }
+        made
+    }
+}
+
+/// Returns true if no type and no collective of the user requires the result of a step.
+fn may_stay_partial(d: &Draft, open: &FreeStep) -> bool {
+    d.slots[open.out].layout.partial.is_none()
+        && open.inherited_partial.is_empty()
+        && !open.step.info.constrained
+        && open.step.info.user_collective.is_none()
+}
+
+/// Returns the partial layout in which loops of this layout compute a sum.
+fn partial_layout(d: &Draft, open: &FreeStep, loops: &[DimLayout]) -> Option<Layout> {
+    let s = &open.nest;
+    let splits = loops.len() == s.extents.len() && open.fixed_loops.is_none();
+    if !splits || !may_stay_partial(d, open) || s.partial_reducer() != Reducer::Add {
+        return None;
+    }
+    // of a scatter, the value into which it adds must be zero
+    if !s.compute.reduces() && !scatter::adds_to_zero(s) {
+        return None;
+    }
+    let parts = in_device_order(loops[s.rank..].iter().flat_map(|l| l.sub_axes.iter().copied()).collect());
+    let dims = loops[..s.rank].to_vec();
+    (!parts.is_empty()).then_some(Layout { dims, partial: Some((Reducer::Add, parts)) })
 }
 
 /// Returns true if a step is the sum or difference of its two operands.

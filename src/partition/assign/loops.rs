@@ -12,6 +12,8 @@
 //! ([`TransferPrices`]).
 
 use super::candidates::{combined_layout, loop_layout, split_options};
+use super::defer_reduction::{DeferredReduction, Sums};
+use super::free_step::{Candidate, FreeStep};
 use super::reads::{MAX_NEAR_READS, ReadNeighbours};
 use super::reduction::{elements_moved, reduction_plan};
 use super::{region_graph::follows_result, scatter};
@@ -19,7 +21,7 @@ use crate::core::sharding::sub_axes::{in_device_order, num_shards, truncate_to_f
 use crate::core::{SubAxes, util::small_sort};
 use crate::ir::program::{Access, Compute, LoopNest, Source};
 use crate::partition::cost::compute::{CostEstimate, computed_elements};
-use crate::partition::draft::{self, Draft, DraftStep};
+use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, StoredValue};
 use crate::partition::{cost::cache, cost::consumer::Consumer, work};
@@ -34,29 +36,6 @@ const STEP_COST_BYTES: f64 = 1.0;
 const MAX_EXHAUSTIVE_CANDIDATES: usize = 64;
 /// The maximum number of iterations.
 const MAX_ITERATIONS: usize = 4;
-
-/// A step of the draft, during the assignment of loop layouts.
-pub(super) enum Candidate {
-    /// A step whose layout is final.
-    Fixed(DraftStep),
-    /// A local step whose loops need a layout.
-    Free(FreeStep),
-}
-
-/// A local step whose loops need a layout.
-pub(super) struct FreeStep {
-    /// The step, with its metadata.
-    pub(super) step: DraftStep,
-    /// The slot of the result.
-    pub(super) out: Slot,
-    /// The loop nest of the step.
-    pub(super) nest: LoopNest,
-    /// The sub-axes over which the result is partial because operands are.
-    pub(super) inherited_partial: SubAxes,
-    /// The layout of the loops, if the layouts of operands and result leave only one.
-    /// `None` if it is to be chosen.
-    pub(super) fixed_loops: Option<Vec<DimLayout>>,
-}
 
 /// The layouts chosen for all steps, and their cost.
 pub(super) struct Assignment {
@@ -73,8 +52,8 @@ pub(super) fn assign_loops(d: &Draft, entries: &[Candidate]) -> Assignment {
         Candidate::Free(FreeStep { fixed_loops: Some(loops), .. }) => loops.clone(),
         _ => Vec::new(),
     };
-    let reads = ReadNeighbours::new(d, nests(entries));
-    let first = Iteration::new(d, entries, &reads, entries.iter().map(known).collect());
+    let (reads, sums) = (ReadNeighbours::new(d, nests(entries)), Sums::new(d, entries));
+    let first = Iteration::new(d, entries, (&reads, &sums), entries.iter().map(known).collect());
     iterate(first, vec![true; entries.len()])
 }
 
@@ -86,10 +65,19 @@ pub(super) fn refine_loops(
     loops: Vec<Vec<DimLayout>>,
     due: Vec<bool>,
 ) -> Assignment {
-    let reads = ReadNeighbours::new(d, nests(entries));
-    let mut first = Iteration::new(d, entries, &reads, loops);
+    let (reads, sums) = (ReadNeighbours::new(d, nests(entries)), Sums::new(d, entries));
+    let mut first = Iteration::new(d, entries, (&reads, &sums), loops);
     first.local_search = true;
     iterate(first, due)
+}
+
+/// Returns the layout of the result of loops with this layout.
+fn result_layout(s: &LoopNest, loops: &[DimLayout]) -> Layout {
+    let partials = in_device_order(loops[s.rank..].iter().flat_map(|l| l.sub_axes.iter().copied()).collect());
+    Layout {
+        dims: loops[..s.rank].to_vec(),
+        partial: (!partials.is_empty()).then_some((s.partial_reducer(), partials)),
+    }
 }
 
 /// Returns the loop nests of the candidates that need a layout.
@@ -115,7 +103,7 @@ fn iterate(mut round: Iteration, mut due: Vec<bool>) -> Assignment {
         }
         let after = Iteration {
             local_search: round.local_search,
-            ..Iteration::new(round.d, entries, round.reads, next)
+            ..Iteration::new(round.d, entries, (round.reads, round.sums), next)
         };
         due = after.changed_from(&round, entries);
         due.iter_mut().zip(&movable).for_each(|(due, movable)| *due &= movable);
@@ -149,7 +137,11 @@ struct Iteration<'a> {
     d: &'a Draft,
     candidates: &'a [Candidate],
     reads: &'a ReadNeighbours,
+    sums: &'a Sums,
     loops: Vec<Vec<DimLayout>>,
+    /// For each step, the partial layout in which its result could stay until it has been added to
+    /// another one.
+    partial_layouts: Vec<Option<Layout>>,
     /// For each partial scatter, the layout in which its operand is read.
     scatter_layouts: Vec<Option<Vec<DimLayout>>>,
     /// For each value, the accesses that need a fetch, in the order of their nodes.
@@ -162,7 +154,7 @@ impl<'a> Iteration<'a> {
     fn new(
         d: &'a Draft,
         entries: &'a [Candidate],
-        reads: &'a ReadNeighbours,
+        (reads, sums): (&'a ReadNeighbours, &'a Sums),
         loops: Vec<Vec<DimLayout>>,
     ) -> Iteration<'a> {
         let base = |(e, loops): (&Candidate, &Vec<DimLayout>)| match e {
@@ -176,6 +168,8 @@ impl<'a> Iteration<'a> {
             d,
             candidates: entries,
             reads,
+            sums,
+            partial_layouts: sums.partial_layouts(d, entries, &loops),
             loops,
             scatter_layouts: bases,
             requests: Vec::new(),
@@ -254,8 +248,13 @@ impl<'a> Iteration<'a> {
             .map(|n| self.consumer(src, n.nest, n.example))
             .collect()
     }
+    /// Returns the partial layout of the value that is added to the result of a step, if that value
+    /// could stay partial.
+    fn sibling_layout(&self, k: usize) -> Option<&Layout> {
+        self.sums.sibling_layout(k, &self.partial_layouts)
+    }
     /// Returns, for each step, true if it shares an operand with a step whose demand for it
-    /// changed.
+    /// changed, or if the value changed that is added to its result.
     fn changed_from(&self, before: &Iteration, entries: &[Candidate]) -> Vec<bool> {
         let alike = |src: Slot, k: usize| {
             let (now, then) = (self.other_consumers(src, k), before.other_consumers(src, k));
@@ -263,7 +262,8 @@ impl<'a> Iteration<'a> {
         };
         let due = |(k, entry): (usize, &Candidate)| match entry {
             Candidate::Free(FreeStep { fixed_loops: None, nest: loop_nest, .. }) => {
-                !loop_nest.accesses.iter().flat_map(|r| r.sources()).all(|src| alike(src, k))
+                self.sibling_layout(k) != before.sibling_layout(k)
+                    || !loop_nest.accesses.iter().flat_map(|r| r.sources()).all(|src| alike(src, k))
             }
             _ => false,
         };
@@ -282,9 +282,14 @@ impl<'a> Iteration<'a> {
             let moved: f64 = groups.values().map(|readers| self.d.weighted_bytes(src, readers)).sum();
             bytes += self.once_per_loop(src, moved);
         }
+        let deferred = self.sums.deferred(&self.partial_layouts);
         for (k, s) in nests(self.candidates).filter(|(k, s)| self.has_layout(*k, s)) {
             let Candidate::Free(open) = &self.candidates[k] else { continue };
-            bytes += self.result_bytes(s, &self.loops[k], open.out);
+            bytes += match &deferred[k] {
+                Some(DeferredReduction { stays_partial: true, .. }) => 0.0,
+                Some(sum) => self.reduction_bytes(sum.layout.clone(), open.out),
+                None => self.reduction_bytes(result_layout(s, &self.loops[k]), open.out),
+            };
             work += self.work(s, &self.loops[k]);
         }
         self.d.per_byte.cost(bytes, work)
@@ -326,6 +331,9 @@ impl<'a> Iteration<'a> {
         ]);
         cache::write_sizes(&mut key, &s.extents);
         cache::write_layouts(&mut key, &stored.layout.dims);
+        let sibling = self.sibling_layout(k);
+        cache::write_layouts(&mut key, sibling.map_or(&[], |l| &l.dims));
+        cache::write_sub_axes(&mut key, sibling.and_then(|l| l.partial.as_ref()).map_or(&[], |p| &p.1));
         if self.local_search {
             cache::write_layouts(&mut key, &self.loops[k]);
         }
@@ -395,18 +403,20 @@ impl<'a> Iteration<'a> {
         bytes.iter().sum()
     }
     /// Returns the bytes needed to move a result from its loop layout to its requested layout.
-    fn result_bytes(&self, s: &LoopNest, loops: &[DimLayout], out: Slot) -> f64 {
-        let stored = &self.d.slots[out];
-        if stored.layout.partial.is_some() {
-            return 0.0;
+    ///
+    /// If it stays partial until it has been added to another partial value, the sum is reduced for
+    /// that one anyway.
+    fn result_bytes(&self, k: usize, open: &FreeStep, loops: &[DimLayout]) -> f64 {
+        let layout = result_layout(&open.nest, loops);
+        match self.sibling_layout(k) {
+            Some(other) if *other == layout => 0.0,
+            _ => self.reduction_bytes(layout, open.out),
         }
-        let partials =
-            in_device_order(loops[s.rank..].iter().flat_map(|l| l.sub_axes.iter().copied()).collect());
-        let layout = Layout {
-            dims: loops[..s.rank].to_vec(),
-            partial: (!partials.is_empty()).then_some((s.partial_reducer(), partials)),
-        };
-        if layout == stored.layout {
+    }
+    /// Returns the bytes needed to move a result from a layout to its requested layout.
+    fn reduction_bytes(&self, layout: Layout, out: Slot) -> f64 {
+        let stored = &self.d.slots[out];
+        if stored.layout.partial.is_some() || layout == stored.layout {
             return 0.0;
         }
         reduction_plan(self.d, &StoredValue { layout, ..stored.clone() }, &stored.layout).0 + STEP_COST_BYTES
@@ -461,7 +471,7 @@ impl<'a> Iteration<'a> {
         let options: Vec<Vec<SubAxes>> =
             (0..s.extents.len()).map(|l| split_options(self.d, s, own, l)).collect();
         let price = |loops: &[DimLayout]| {
-            let bytes = self.operand_bytes(k, open, loops) + self.result_bytes(s, loops, open.out);
+            let bytes = self.operand_bytes(k, open, loops) + self.result_bytes(k, open, loops);
             self.d.per_byte.cost(bytes, self.work(s, loops))
         };
         let way = |pick: &[usize]| {

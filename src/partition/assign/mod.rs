@@ -5,6 +5,7 @@ mod block_align;
 mod candidates;
 mod combine_collectives;
 mod defer_reduction;
+mod free_step;
 mod fuse_views;
 mod hoist_inputs;
 mod insert_fetches;
@@ -17,6 +18,7 @@ mod reduction;
 mod region_graph;
 mod region_search;
 mod scatter;
+mod split_scatters;
 #[cfg(debug_assertions)]
 mod verify;
 

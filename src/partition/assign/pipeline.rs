@@ -7,6 +7,7 @@ use crate::core::{PrintedStage, Result, sharding::sub_axes::from_axes};
 use crate::partition::assign::place::{self, Placer};
 use crate::partition::assign::{
     block_align, combine_collectives, fuse_views, hoist_inputs, insert_fetches, licm, region_search,
+    split_scatters,
 };
 use crate::partition::collective::{Collective, Collectives};
 use crate::partition::cost::compute::{CostEstimate, TransferPrices, computed_elements};
@@ -56,6 +57,7 @@ pub(crate) struct PlannedProgram {
 pub(crate) fn run_pipeline(mut d: Draft) -> Result<PlannedProgram> {
     d.check_sizes()?;
     watch("lower", &d);
+    split_scatters::split_scatters(&mut d);
     let vias = fuse_views::fuse_views(&mut d);
     fuse_views::absorb_permutations(&mut d);
     watch("views", &d);

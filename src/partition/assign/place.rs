@@ -4,8 +4,9 @@
 //! layouts only. Then the loops of all steps are assigned together (`loops`). Last, steps are added
 //! that move each result from its loop layout to its requested layout.
 
-use super::defer_reduction::{self, DeferredReduction};
-use super::loops::{self, Assignment, Candidate, FreeStep};
+use super::defer_reduction::{DeferredReduction, Sums};
+use super::free_step::{Candidate, FreeStep};
+use super::loops::{self, Assignment};
 use super::{candidates::operand_splits, fuse_views, reduction, scatter};
 use crate::core::sharding::sub_axes::{in_device_order, num_shards, subtract};
 use crate::core::{Scalar, SubAxes};
@@ -36,7 +37,8 @@ pub(super) struct Placer {
 pub(super) fn place(d: Draft) -> Placer {
     let mut p = collect_candidates(d);
     let chosen = loops::assign_loops(&p.d, &p.candidates).loops;
-    let in_parts = defer_reduction::find_deferred(&p.d, &p.candidates, &chosen);
+    let sums = Sums::new(&p.d, &p.candidates);
+    let in_parts = sums.deferred(&sums.partial_layouts(&p.d, &p.candidates, &chosen));
     let all = std::mem::take(&mut p.candidates).into_iter().zip(chosen).zip(in_parts);
     for ((entry, loops), in_parts) in all {
         match (entry, in_parts) {
@@ -211,6 +213,10 @@ impl Placer {
             }
         }
         let layout = if elementwise { sum.layout.dims.clone() } else { loops };
+        if scatter::adds_to_zero(&loop_nest) {
+            let (dtype, fill) = (loop_nest.dtype, loop_nest.partial_reducer().neutral(loop_nest.dtype));
+            loop_nest.accesses[0] = Access { dtype, pieces: Vec::new(), fill };
+        }
         item.step = Step::Local { out: made, nest: loop_nest, layout };
         self.d.steps.push(item);
         if sum.stays_partial {

@@ -50,6 +50,12 @@ pub(super) fn scatter_base_layout(s: &LoopNest, own: &Layout, loops: &[DimLayout
     split.then(|| own.dims.iter().cloned().chain(rest()).collect())
 }
 
+/// Returns true if a step is a scatter that adds its updates to zeros.
+pub(super) fn adds_to_zero(s: &LoopNest) -> bool {
+    matches!(s.compute, Compute::Scatter { reducer: Some(Reducer::Add), .. })
+        && s.constant_value(0) == Some(Scalar::zero(s.dtype))
+}
+
 /// Returns true if a scatter can compute a result that is partial over the requested sub-axes.
 ///
 /// The operand and the updates are partial over them or zero. If `missing` lists sub-axes that

@@ -142,3 +142,26 @@ fn mean_to() {
     let scattered = x.reshard(p![_, _]).reshape([6, 8]).reshard(p![_, "data"]).mean_to(1, p![]);
     assert_eq!(type_of(&scattered), "float32[6]");
 }
+
+/// The updates of a lookup and the gradient of a product are added as partial sums.
+#[test]
+fn a_tied_table_has_one_reduction_over_auto_axes() -> Result<()> {
+    let loss = |w: &Array, ids: &Array| {
+        let x = w.take(ids, 0).tanh();
+        einsum("btd,vd->btv", [&x, w]).square().mean(..)
+    };
+    let gradient = jit(move |w: &Array, ids: &Array| grad(w, |w| loss(&w.constrain(p![_, _]), ids)));
+    let (w, ids) = (Key::new(0).normal([24, 16]), Key::new(1).randint([8, 4], 0..24));
+    let expected = grad(&w, |w| loss(&w, &ids));
+    let mesh = Mesh::auto([("x", 4)])?;
+    let ids = ids.put(&mesh, p!["x"]);
+    for stored in [p![], p![_, "x"]] {
+        let w = w.put(&mesh, stored);
+        let lowered = gradient.lower((&w, &ids))?;
+        let reductions =
+            lowered.collectives().iter().filter(|c| c.kind.to_string().contains("reduce")).count();
+        assert_eq!(reductions, 1, "{}", lowered.collectives());
+        assert!(gradient.call((&w, &ids))?.allclose_with(&expected, 1e-5, 1e-6)?);
+    }
+    Ok(())
+}
