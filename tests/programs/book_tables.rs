@@ -7,8 +7,9 @@
 use atmesh::nn::AttentionOptions;
 use atmesh::optim::{self, Adam, OptState};
 use atmesh::plan::Machine;
+use atmesh::spmd::RowRanges;
 use atmesh::stablehlo::{Annotate, Options};
-use atmesh::{Padding, PcastTo, Precision, nn, prelude::*, tree};
+use atmesh::{AxisGroups, Padding, PcastTo, Precision, RaggedRows, nn, prelude::*, smap, tree};
 use atmesh::{custom_vjp_with, set_default_flush_subnormals, set_default_matmul_precision};
 
 fn f(x: Array) -> Array {
@@ -83,6 +84,19 @@ fn collectives(x: Array) -> Result<()> {
     Ok(())
 }
 
+fn groups_and_ragged_rows(x: Array, output: Array, mesh: Mesh, rows: [Array; 4]) {
+    let _ = x.psum(AxisGroups::new("X", [[0, 1], [2, 3]]));
+    let _ = (x.pshuffle("X", [1, 0]), x.pswapaxes("X", 0), x.pbroadcast("X", 1));
+    let [input_offsets, send_sizes, output_offsets, recv_sizes] = rows;
+    let _ = x.ragged_all_to_all(
+        "X",
+        &output,
+        &RaggedRows { input_offsets, send_sizes, output_offsets, recv_sizes },
+    );
+    let f = of;
+    let _ = smap(&mesh, "X", 0, 0, f);
+}
+
 fn on_threads(mesh: Mesh, x: f32) {
     use atmesh::nd::{ArrayView1, ArrayView2};
     let _ = spmd(&mesh, p!["X", _], p!["X", _], move |dev: &Device, block: ArrayView2<f32>| {
@@ -92,6 +106,10 @@ fn on_threads(mesh: Mesh, x: f32) {
         dev.send(to, &x)?;
         let received: atmesh::nd::Array2<f32> = dev.recv(from)?;
         dev.barrier("X")?;
+        let n: &[usize] = &[1, 1];
+        let rows = RowRanges { input_offsets: n, send_sizes: n, output_offsets: n, recv_sizes: n };
+        let _ = dev.ragged_all_to_all(&received, received.clone(), "X", rows)?;
+        let _ = dev.pbroadcast(&received, "X", 0)?;
         let _ = dev.all_gather(&received, "X", 0)?;
         let _ = dev.all_to_all(&received, "X", AllToAll::split(0).concat(0))?;
         let sum = dev.psum_scatter(&received, "X", 0)?;
