@@ -84,7 +84,7 @@ fn batch(step: i64) -> (Array, Array) {
 }
 
 fn main() -> Result<()> {
-    let init = |i, shape: [usize; 3]| Key::new(i).normal(shape) * 0.3;
+    let init = |i, shape: [usize; 3]| Key::new(i).normal(shape) * 0.1;
     let experts = Experts {
         router: init(0, [1, WIDTH, EXPERTS]).squeeze(0),
         up: init(1, [EXPERTS, WIDTH, 2 * WIDTH]),

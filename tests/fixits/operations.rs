@@ -87,24 +87,46 @@ fn filled(shape: &[usize]) -> Array {
     Array::from((0..n).map(|i| (i * 7 % 5) as f32).collect::<Vec<_>>()).reshape(shape)
 }
 
+/// Returns all specs of this rank whose dimensions have these entries, and no axis twice.
+fn all_specs(entries: &[Axes], rank: usize) -> Vec<Spec> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..rank {
+        all = all
+            .into_iter()
+            .flat_map(|s: Vec<Axes>| entries.iter().map(move |e| [s.clone(), vec![e.clone()]].concat()))
+            .collect();
+    }
+    all.retain(|s| {
+        let axes: Vec<_> = s.iter().flat_map(Axes::iter).collect();
+        (1..axes.len()).all(|i| !axes[..i].contains(&axes[i]))
+    });
+    all.into_iter().map(Spec::from_dims).collect()
+}
+
+#[test]
+fn fixits_of_products_of_groups_work() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let entries = [Axes::none(), "X".into(), "Y".into()];
+    let sizes = || Array::from([3, 1, 0, 2]);
+    let op = |x: &[Array], out: Option<Spec>| match out {
+        None => x[0].ragged_dot(&x[1], sizes()),
+        Some(out) => x[0].ragged_dot_to(&x[1], sizes(), out),
+    };
+    let mut followed = 0;
+    for a in all_specs(&entries, 2) {
+        for b in all_specs(&entries, 3) {
+            let operands = [filled(&[8, 4]).put(&mesh, a), filled(&[4, 4, 8]).put(&mesh, b)];
+            followed += follow(&op, &operands, 0);
+        }
+    }
+    assert!(followed > 50, "{followed}");
+}
+
 #[test]
 fn fixits_of_conflicting_shardings_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
     let entries: [Axes; 5] = [Axes::none(), "X".into(), "Y".into(), ["X", "Y"].into(), ["Y", "X"].into()];
-    let specs = |rank: usize| {
-        let mut all = vec![Vec::new()];
-        for _ in 0..rank {
-            all = all
-                .into_iter()
-                .flat_map(|s: Vec<Axes>| entries.iter().map(move |e| [s.clone(), vec![e.clone()]].concat()))
-                .collect();
-        }
-        all.retain(|s| {
-            let axes: Vec<_> = s.iter().flat_map(Axes::iter).collect();
-            (1..axes.len()).all(|i| !axes[..i].contains(&axes[i]))
-        });
-        all.into_iter().map(Spec::from_dims).collect::<Vec<_>>()
-    };
+    let specs = |rank: usize| all_specs(&entries, rank);
     let two = specs(2);
     let mut followed = 0;
     type Op = Box<dyn Fn(&[Array], Option<Spec>) -> Array>;

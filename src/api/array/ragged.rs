@@ -92,9 +92,9 @@ impl Array {
         }
         let describe = || operand::describe_all(&terms());
         let of = |index, ty, dims| UserOperand { index, ty: Some(ty), dims };
-        let (rows, groups) = (of(0, tx, None), of(2, ts, Some(&[usize::MAX, 0][..])));
-        let sources = [rows, groups, of(1, tw, None)];
-        let of_mask = [groups, groups];
+        // the mask has the rows of the first operand, and no sharding that comes from the sizes
+        let sources = [of(0, tx, None), of(0, tx, Some(&[0])), of(1, tw, None)];
+        let of_mask = [of(2, ts, None), of(2, ts, None)];
         let mask_call = call.with_operands(&describe, &of_mask).intermediate();
         let mask = sizes.group_mask([tx, tw], options.out_sharding, mask_call);
         let converted = |x: &Array| match options.accum_dtype {

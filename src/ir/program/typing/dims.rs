@@ -342,6 +342,7 @@ impl TypingContext<'_> {
                         fault = fault.highlight_dim(k, d);
                     }
                 }
+                fault.help.dedup();
                 return Err(fault);
             }
         }

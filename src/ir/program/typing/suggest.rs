@@ -128,14 +128,19 @@ impl TypingContext<'_> {
     }
     /// Returns a help text that reshards operands to have these entries.
     fn reshard_all_help(&self, list: Vec<(usize, Vec<Axes>)>) -> Option<String> {
-        let each = |(k, entries): (usize, Vec<Axes>)| {
+        let mut specs: Vec<(usize, Spec)> = Vec::new();
+        for (k, entries) in list {
             let o = &self.operands[k];
+            // several applied operands may come from one of the user's operands
+            let at = specs.iter().position(|s| s.0 == o.user_index(k)).unwrap_or_else(|| {
+                specs.push((o.user_index(k), o.user_type().spec));
+                specs.len() - 1
+            });
             // an applied operand may have more dimensions than the user's operand
             let own = entries.iter().enumerate().filter_map(|(d, entry)| Some((o.user_dim(d)?, entry)));
-            let spec = own.fold(o.user_type().spec, |s, (d, entry)| s.with_dim(d, entry));
-            (o.user_index(k), spec)
-        };
-        (!list.is_empty()).then(|| reshard_operands_help(&list.into_iter().map(each).collect::<Vec<_>>()))
+            specs[at].1 = own.fold(specs[at].1, |s, (d, entry)| s.with_dim(d, entry));
+        }
+        (!specs.is_empty()).then(|| reshard_operands_help(&specs))
     }
     /// Returns help texts for an axis that would split two dimensions of a result.
     /// Each one reshards operands so that the axis splits only one of the dimensions.
@@ -156,7 +161,9 @@ impl TypingContext<'_> {
             over.dedup();
             if over.len() == 1 { self.reshard_all_help(list) } else { None }
         });
-        helps.collect()
+        let mut helps: Vec<String> = helps.collect();
+        helps.dedup();
+        helps
     }
     /// Returns the axes of the operand's dimension that runs over these loops.
     /// Returns `None` if there is no such dimension, or if one of the two dimensions is broadcast.
