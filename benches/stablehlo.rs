@@ -104,7 +104,7 @@ fn cases() -> Result<Vec<Case>> {
         case(
             "convolution",
             jit(convolution).trace((&filters, &images))?,
-            [&filters[..], &[images.clone()]].concat(),
+            [&filters[..], std::slice::from_ref(&images)].concat(),
         )?,
     ])
 }
