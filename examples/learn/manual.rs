@@ -1,5 +1,5 @@
-use atmesh::Lowered;
 use atmesh::prelude::*;
+use atmesh::{AxisGroups, Lowered, RaggedRows, smap};
 
 fn main() -> Result<()> {
     println!("== cut");
@@ -16,6 +16,14 @@ fn main() -> Result<()> {
     index_outside()?;
     println!("== schedules");
     schedules()?;
+    println!("== groups");
+    groups()?;
+    println!("== moves");
+    moves()?;
+    println!("== rows");
+    rows()?;
+    println!("== smap");
+    one_axis_at_a_time()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -164,6 +172,64 @@ fn schedules() -> Result<()> {
     tell("scattered", f.lower(&args)?, f.call(&args)?)
 }
 // ANCHOR_END: schedules
+
+// ANCHOR: groups
+/// Sums over neighbours: devices 0 and 1 have one sum, and devices 2 and 3 another one.
+fn groups() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..8).put(&mesh, p!["X"]);
+    let pairs = AxisGroups::new("X", [[0, 1], [2, 3]]);
+    let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        println!("{} becomes {}", type_of(x), type_of(x.psum(&pairs))); // it still varies
+        x.psum(&pairs)
+    });
+    println!("{}", sums.call(&x)?);
+    println!("{}", sums.lower(&x)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: groups
+
+// ANCHOR: moves
+fn moves() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    let on_each = |f: fn(&Array) -> Array| shard_map(&mesh, p!["X"], p!["X"], f).call(&x);
+    println!("from device 2: {}", on_each(|x| x.pbroadcast("X", 2))?);
+    println!("from devices 3, 0, 1, 2: {}", on_each(|x| x.pshuffle("X", [3, 0, 1, 2]))?);
+    Ok(())
+}
+// ANCHOR_END: moves
+
+// ANCHOR: rows
+/// Sends 0 rows of device 0, 1 row of device 1, 2 of device 2 and 3 of device 3 to device 0.
+fn rows() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..12).put(&mesh, p!["X"]);
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        let (me, first) = (axis_index("X"), Array::from([1, 0, 0, 0]));
+        let rows = RaggedRows {
+            input_offsets: Array::from([0, 0, 0, 0]),
+            send_sizes: &first * &me, // one entry for each receiver
+            output_offsets: &first * Array::from([0, 0, 1, 3]).take(&me, 0), // where on the receiver
+            recv_sizes: Array::from([0, 1, 2, 3]) * me.eq(0).astype(I32), // one for each sender
+        };
+        x.ragged_all_to_all("X", &Array::zeros(I32.array_type([6])), &rows)
+    });
+    println!("{}", f.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: rows
+
+// ANCHOR: smap
+/// Divides rows by their sums: columns are split over Y, rows over X, one axis at a time.
+fn one_axis_at_a_time() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let normed = |x: &Array| x / x.sum(Dims::keep(1)).psum("Y");
+    let f = smap(&mesh, "X", 0, 0, |rows: &Array| smap(&mesh, "Y", 1, 1, normed).call(rows));
+    println!("{}", f.call(Array::from([[1.0f32, 3.0], [2.0, 2.0]]))?);
+    Ok(())
+}
+// ANCHOR_END: smap
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {

@@ -134,6 +134,17 @@ fn groups_move_only_what_their_devices_exchange() {
     assert_eq!(bytes(|x| x.psum(even())), all_reduce);
     assert_eq!(bytes(|x| x.psum(strided())), all_reduce);
     assert_eq!(bytes(|x| x.psum(AxisGroups::new("X", [[0], [1], [2], [3]]))), []);
+    assert_eq!(bytes(|x| x.psum(crossed())), [(CollectiveKind::Permute, block, true)]);
+    let all_gather = vec![(CollectiveKind::AllGather, block, true)];
+    assert_eq!(bytes(|x| x.all_gather(even(), CollectiveDim::tiled(0))), all_gather);
+    assert_eq!(bytes(|x| x.all_gather(crossed(), CollectiveDim::tiled(0))), all_gather);
+    let half = |kind| vec![(kind, block / 2, true)];
+    let scatter = |x: &Array| x.psum_scatter(strided(), CollectiveDim::tiled(0));
+    assert_eq!(bytes(scatter), half(CollectiveKind::ReduceScatter));
+    let exchange = |x: &Array| x.all_to_all(crossed(), AllToAll::split(0).concat(1));
+    assert_eq!(bytes(exchange), half(CollectiveKind::AllToAll));
+    assert_eq!(bytes(|x| x.pbroadcast("X", 1)), [(CollectiveKind::Permute, block, true)]);
+    assert_eq!(bytes(|x| x.pshuffle("X", [1, 0, 3, 2])), [(CollectiveKind::Permute, block, true)]);
 }
 
 #[test]

@@ -132,14 +132,14 @@ impl Placer {
         if !missing.is_empty() && s.extents.len() == s.rank {
             s = s.into_partials(num_shards(&missing));
         }
-        let known = if !requested.is_empty() {
-            let folded = match &item.step {
-                Step::Local { layout, .. } if !layout.is_empty() => layout.clone(),
-                _ => self.typed_reduction_loops(&s, &missing),
-            };
-            Some(own.dims.iter().cloned().chain(folded).collect())
-        } else {
-            s.compute.is_alias().then(|| own.dims.clone())
+        let given = match &item.step {
+            Step::Local { layout, .. } if !layout.is_empty() => Some(layout.clone()),
+            _ if !requested.is_empty() => Some(self.typed_reduction_loops(&s, &missing)),
+            _ => None,
+        };
+        let known = match given {
+            Some(folded) => Some(own.dims.iter().cloned().chain(folded).collect()),
+            None => s.compute.is_alias().then(|| own.dims.clone()),
         };
         self.candidates.push(Candidate::Free(FreeStep {
             step: item,

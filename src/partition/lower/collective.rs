@@ -9,7 +9,7 @@ use crate::ir::program::{
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::collective_read::{CollectiveRead, Digit, Members};
 use crate::partition::lower::equations::{LoweredValue, Lowering};
-use crate::partition::program::Slot;
+use crate::partition::program::{Slot, Step};
 use crate::partition::{collective::CollectiveKind, draft};
 
 impl Lowering {
@@ -88,6 +88,7 @@ impl Lowering {
             let out = self.reduce_in_groups((slot, own), (members, *reducer), (dims, layout), called);
             return LoweredValue::Slot(out, hidden);
         }
+        let listed = matches!(members, Members::Lists(..)).then(|| members.count());
         let mut r = CollectiveRead::new(&block, members, &hidden_dims);
         let folded = match c {
             ManualCollective::AllReduce { reducer: combine, .. } => {
@@ -133,6 +134,12 @@ impl Lowering {
         let parted = s.extents[..s.rank].to_vec();
         let before = self.draft.steps.len();
         let out = self.emit_reshaped(s, &parted, &full, layout, slot);
+        // each device reduces the values of its listed group by itself
+        if let (Some(count), Some(_), Some(step)) = (listed, folded, self.draft.last_step())
+            && let Step::Local { layout, .. } = &mut step.step
+        {
+            *layout = vec![DimLayout::new(count, [])];
+        }
         if !matches!(c, ManualCollective::KeepShard { .. }) {
             for item in &mut self.draft.steps[before..] {
                 item.info.user_collective = Some((kind, axes.clone()));

@@ -72,7 +72,7 @@ impl Members {
         all
     }
     /// Returns the number of devices that communicate with each other, at most.
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         match self {
             Members::Digits(digits) => digits.iter().map(|d| d.size).product(),
             Members::Lists(_, groups) => groups.max_size(),
