@@ -100,10 +100,10 @@ fn large_transforms_have_the_same_bits_in_any_batch() -> Result<()> {
     let transforms: [fn(&Array) -> Array; 4] =
         [|x| x.fftn(2), |x| x.ifftn(2), |x| x.real().rfftn(2), |x| x.irfftn(2, 510)];
     let x = numbers(&[1, 256, 256], C64);
-    // one image is transformed dimension by dimension, each of many in one step
-    let many = x.broadcast_to([17, 256, 256]);
+    // one image is transformed dimension by dimension, each of several in one step
+    let several = x.broadcast_to([3, 256, 256]);
     for (k, f) in transforms.into_iter().enumerate() {
-        let want = bits(&f(&many).slice(ix![16]));
+        let want = bits(&f(&several).slice(ix![2]));
         for engine in [EngineKind::Lockstep, EngineKind::Threads] {
             assert_eq!(bits(&jit(f).engine(engine).call(&x)?), want, "transform {k}, {engine:?}");
         }

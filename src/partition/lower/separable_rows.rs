@@ -1,6 +1,6 @@
 //! Lowers row kernels that run along one dimension after another, such as Fourier transforms.
 //!
-//! If a dimension of the row is split, or if there are few large rows, each dimension becomes a
+//! If a dimension of the row is split, or if there is one large row, each dimension becomes a
 //! step, which the workers share. Before the step of a split dimension, devices exchange blocks, so
 //! that another dimension is split instead: an all-to-all moves a fraction of what a gather of the
 //! rows moves.
@@ -17,8 +17,6 @@ use std::sync::Arc;
 
 /// The minimum number of elements of a large row, in which the workers share each step.
 const LARGE_ROW_ELEMENTS: usize = 1 << 16;
-/// The minimum number of rows that occupy all workers. Each is transformed in one pass over memory.
-const MANY_ROWS: usize = 16;
 
 /// A step along one dimension.
 struct Stage {
@@ -36,7 +34,7 @@ struct Stage {
 impl Lowering {
     /// Lowers a separable row kernel, and returns the result of each step.
     ///
-    /// `None` if rows are small or many and not split, or if no other dimension can be split
+    /// `None` if rows are not split, and small or several, or if no other dimension can be split
     /// instead.
     pub(super) fn lower_separable_rows(
         &mut self,
@@ -52,9 +50,10 @@ impl Lowering {
         let held = &stored.layout;
         let split = call.row_loops.iter().any(|d| held.dims[*d].num_shards() > 1);
         let row_elements: usize = call.row_loops.iter().map(|d| stored.shape[*d]).product();
+        // (of several rows, each is transformed by one worker in one pass over memory)
         let large = stages.len() > 1
             && row_elements >= LARGE_ROW_ELEMENTS
-            && stored.shape.num_elements() / row_elements < MANY_ROWS;
+            && stored.shape.num_elements() == row_elements;
         if !(split || large) || held.partial.is_some() || to.partial.is_some() {
             return None;
         }
