@@ -14,7 +14,8 @@ use std::borrow::Borrow;
 impl Array {
     /// Returns the slices along dimension `d`, with that dimension removed.
     ///
-    /// The dimension must be unsharded.
+    /// The dimension must be unsharded. If this array carries an error, its size is not known, and
+    /// the result is one array with the error.
     ///
     /// ```
     /// use atmesh::prelude::*;
