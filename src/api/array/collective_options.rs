@@ -9,6 +9,17 @@ use std::collections::HashSet;
 ///
 /// [`CollectiveDim::tiled`] uses an existing dimension, [`CollectiveDim::stacked`] a dimension that
 /// holds one block per device.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+///     let all = x.all_gather("X", CollectiveDim::tiled(0)); // the same on each device
+///     all.psum_scatter("X", CollectiveDim::tiled(0)) // a half of the sum on each device
+/// });
+/// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 2, 4, 6]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias("scatter_dimension"))]
 pub struct CollectiveDim {
@@ -51,16 +62,51 @@ impl CollectiveDim {
     setters! {
         /// Gives the result of `all_gather` an invarying type: it is equal on all devices along the
         /// axes.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let all = CollectiveDim::tiled(0).invarying();
+        /// // the result is equal on all devices, so its spec has no axis
+        /// let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.all_gather("X", all));
+        /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn invarying() = result: AllGatherTo::Invarying;
         /// Types the result of `all_gather` as reduced over the axes.
         ///
         /// A reduced value is equal on all devices along the axes, and its cotangent is unreduced
         /// over them.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// let mesh = Mesh::new([("X", 2)])?;
+        /// let f = shard_map(&mesh, p!["X"], p!["X"], |w: &Array| {
+        ///     let all = w.all_gather("X", CollectiveDim::tiled(0).reduced());
+        ///     assert_eq!(type_of(&all), "float32[4]{R:X}");
+        ///     all * (axis_index("X") + 1).astype(F32)
+        /// });
+        /// // the gradient adds up the cotangents of both devices
+        /// let g = grad(Array::ones([4]).put(&mesh, p!["X"]), |w| f.call(&w).map(|y| y.sum(..)));
+        /// assert_eq!(g.to_vec::<f32>()?, [3.0; 4]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn reduced() = result: AllGatherTo::Reduced;
     }
 }
 
 /// The split and concatenation dimensions of an all-to-all: `AllToAll::split(0).concat(1)`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let exchange = AllToAll::split(1).concat(0);
+/// let f = shard_map(&mesh, p!["X"], p![_, "X"], |x: &Array| x.all_to_all("X", exchange));
+/// // device 0 has the first row of two, then the first two columns of four
+/// let y = f.call(Array::arange(0..8).reshape([2, 4]))?;
+/// assert_eq!(y.shards()?[0].data.to_vec::<i32>()?, [0, 1, 4, 5]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias("split_axis", "concat_axis"))]
 pub struct AllToAll {
@@ -90,18 +136,43 @@ impl AllToAll {
     }
 }
 /// An [`AllToAll`] without its concatenation dimension.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let columns = AllToAll::split(1); // one group of columns for each device
+/// assert_ne!(columns.concat(0), columns.stack(0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllToAllSplit {
     dim: i32,
 }
 impl AllToAllSplit {
     /// Concatenates the received pieces along dimension `dim`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let exchange = AllToAll::split(0).concat(0);
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_to_all("X", exchange));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 2, 1, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn concat(self, dim: i32) -> AllToAll {
         AllToAll { split: self.dim, concat: dim, tiled: true }
     }
     /// Stacks the received pieces along a new dimension `dim` of the result.
     ///
     /// The split dimension must have the size of the axes, and is removed.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let exchange = AllToAll::split(0).stack(1);
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_to_all("X", exchange));
+    /// // blocks of [2, 3] become [3, 2]: one column from each device
+    /// assert_eq!(type_of(f.call(Array::ones([4, 3]))?), "float32[6@X,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn stack(self, dim: i32) -> AllToAll {
         AllToAll { split: self.dim, concat: dim, tiled: false }
     }
@@ -112,6 +183,15 @@ impl AllToAllSplit {
 /// It is an array or vector of `(source, target)` pairs such as `[(0, 1), (1, 0)]`, or made by
 /// [`Permutation::shift`] or [`Permutation::ring`]. Devices are numbered along the axes, the first
 /// axis outermost.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let swap = Permutation::from([(0, 1), (1, 0)]);
+/// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", swap.clone()));
+/// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 3, 0, 1]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation(PermutationKind);
 
@@ -209,6 +289,18 @@ impl Permutation {
 ///
 /// Axes alone, as in `x.psum("X")`, are one group of all devices along them. [`AxisGroups::new`]
 /// divides these devices into groups, each of which communicates by itself.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::AxisGroups;
+/// let mesh = Mesh::new([("X", 4)])?;
+/// let pairs = AxisGroups::new("X", [[0, 1], [2, 3]]);
+/// let f = shard_map(&mesh, p!["X"], (p![], p!["X"]), |x: &Array| (x.pmax("X"), x.pmax(&pairs)));
+/// let (all, each) = f.call(Array::from([1, 2, 3, 4]))?;
+/// assert_eq!(all.to_vec::<i32>()?, [4]);
+/// assert_eq!(each.to_vec::<i32>()?, [2, 2, 4, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AxisGroups {
     axes: Axes,

@@ -15,6 +15,22 @@ use crate::ir::program::CallSite;
 ///
 /// Each field is an integer vector with `e` entries for each of `n` devices: entry `t * e + j`
 /// is about the rows that go to device `t` (or, in `recv_sizes`, that come from it).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::RaggedRows;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// // each device sends its row 0 to device 0, and its row 1 to device 1
+/// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+///     let (me, one) = (axis_index("X"), Array::from([1, 1]));
+///     let (send_sizes, recv_sizes) = (one.clone(), one);
+///     let (input_offsets, output_offsets) = (Array::from([0, 1]), stack([&me, &me], 0));
+///     let rows = RaggedRows { input_offsets, send_sizes, output_offsets, recv_sizes };
+///     x.ragged_all_to_all("X", &Array::zeros(I32.array_type([2])), &rows)
+/// });
+/// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [1, 3, 2, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RaggedRows {
     /// The first row of the operand that is sent.

@@ -39,6 +39,12 @@ pub struct LineChart {
 
 impl LineChart {
     /// Creates a chart without lines.
+    ///
+    /// ```
+    /// use atmesh::display::LineChart;
+    /// let svg = LineChart::new("accuracy").to_svg();
+    /// assert!(svg.contains(">accuracy<"));
+    /// ```
     pub fn new(title: impl Into<String>) -> LineChart {
         LineChart { title: title.into(), lines: Vec::new() }
     }
@@ -46,6 +52,16 @@ impl LineChart {
     /// gap in the line.
     ///
     /// The legend has the names, unless there is one line without a name.
+    ///
+    /// ```
+    /// use atmesh::display::LineChart;
+    /// let chart = LineChart::new("loss")
+    ///     .line("training", [(0, 3.0), (1, 2.0), (2, f32::NAN), (3, 1.5), (4, 1.0)])
+    ///     .line("validation", [(0, 3.2), (4, 1.4)]);
+    /// // two pieces of the first line, the second line, and both entries of the legend
+    /// let pieces = ["#1f5fa8", "#d66320"].map(|c| chart.to_svg().matches(c).count());
+    /// assert_eq!(pieces, [3, 2]);
+    /// ```
     pub fn line<X: Coordinate, Y: Coordinate>(
         mut self,
         name: impl Into<String>,
@@ -56,6 +72,16 @@ impl LineChart {
         self
     }
     /// Draws the chart as an SVG image.
+    ///
+    /// ```
+    /// use atmesh::display::LineChart;
+    /// let path = std::env::temp_dir().join(format!("atmesh-loss-{}.svg", std::process::id()));
+    /// let chart = LineChart::new("loss").line("", [(0, 3.0), (1, 2.0)]);
+    /// std::fs::write(&path, chart.to_svg())?;
+    /// assert!(std::fs::read_to_string(&path)?.starts_with("<svg"));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn to_svg(&self) -> String {
         let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
         let points: Vec<&(f64, f64)> = self.lines.iter().flat_map(|line| &line.1).filter(finite).collect();
@@ -103,6 +129,11 @@ fn color(k: usize) -> [u8; 3] {
 }
 
 /// A number that is a coordinate of a [`LineChart`].
+///
+/// ```
+/// use atmesh::display::Coordinate;
+/// assert_eq!((2.5f32.to_f64(), 7usize.to_f64()), (2.5, 7.0));
+/// ```
 pub trait Coordinate {
     /// Converts the number. Large integers are rounded.
     fn to_f64(self) -> f64;

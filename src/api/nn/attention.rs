@@ -7,6 +7,17 @@ use crate::api::random::Key;
 use crate::core::{ArrayType, Axes, DType, Spec};
 
 /// Options of [`dot_product_attention_with`]: `AttentionOptions::causal().scale(0.125)`.
+///
+/// ```
+/// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+/// let [q, k, v] = [0, 1, 2].map(|i| Key::new(i).normal([1, 6, 2, 4]));
+/// // with a scale of 0, a query sees its own key and the one before it equally
+/// let options = AttentionOptions::causal().scale(0.0).local_window_size(1, 0);
+/// let y = nn::dot_product_attention_with(&q, &k, &v, options);
+/// let mean = (v.slice(ix![.., ..5]) + v.slice(ix![.., 1..])) / 2.0;
+/// assert!(y.slice(ix![.., 1..]).allclose(&mean)?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AttentionOptions {
@@ -54,6 +65,16 @@ impl AttentionOptions {
     }
     setters! {
         /// Sets the factor of the scores.
+        ///
+        /// ```
+        /// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+        /// let [q, k, v] = [0, 1, 2].map(|i| Key::new(i).normal([1, 3, 2, 4]));
+        /// // twice the queries have twice the scores
+        /// let half = AttentionOptions::default().scale(0.25);
+        /// let y = nn::dot_product_attention_with(&(&q * 2.0), &k, &v, half);
+        /// assert!(y.allclose(&nn::dot_product_attention(&q, &k, &v))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn scale(scale: f64) = scale: Some(scale);
         /// Sets the mask: booleans, false where a query must not see a key.
         ///
@@ -68,6 +89,17 @@ impl AttentionOptions {
         /// ```
         pub fn mask(mask: &Array) = mask: Some(mask.clone());
         /// Sets the numbers that are added to the scores.
+        ///
+        /// ```
+        /// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+        /// let (q, k) = (Array::ones([1, 1, 1, 4]), Array::ones([1, 2, 1, 4]));
+        /// let v = Array::from([0.0f32, 4.0]).reshape([1, 2, 1, 1]).broadcast_to([1, 2, 1, 4]);
+        /// // equal scores, of which the second gets ln 3: its key has 3 of 4 parts of the weight
+        /// let options = AttentionOptions::default().bias(&Array::from([0.0f32, 3f32.ln()]));
+        /// let y = nn::dot_product_attention_with(&q, &k, &v, options);
+        /// assert!(y.allclose(&Array::full([1, 1, 1, 4], 3.0))?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn bias(bias: &Array) = bias: Some(bias.clone());
         /// Sets the number of keys that queries see: the length of a cache.
         ///
@@ -84,6 +116,17 @@ impl AttentionOptions {
         pub fn key_value_seq_lengths(lengths: impl Operand)
             = key_value_seq_lengths: Some(integers(lengths));
         /// Sets the number of queries whose result is not zero.
+        ///
+        /// ```
+        /// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+        /// // two sequences, of 3 and of 1 queries
+        /// let [q, k, v] = [0, 1, 2].map(|i| Key::new(i).normal([2, 3, 1, 4]));
+        /// let options = AttentionOptions::default().query_seq_lengths(Array::from([3, 1]));
+        /// let y = nn::dot_product_attention_with(&q, &k, &v, options);
+        /// let filled = y.ne(0.0).any([2, 3]);
+        /// assert_eq!(filled.to_vec::<bool>()?, [true, true, true, true, false, false]);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn query_seq_lengths(lengths: impl Operand) = query_seq_lengths: Some(integers(lengths));
         /// Sets the position of the first query among the keys, for causal masks and windows.
         ///
@@ -99,6 +142,15 @@ impl AttentionOptions {
         /// ```
         pub fn query_offset(first: impl Operand) = query_offset: Some(integers(first));
         /// Sets the number of keys before and after its own position that a query sees.
+        ///
+        /// ```
+        /// use atmesh::{nn, nn::AttentionOptions, prelude::*};
+        /// let [q, k, v] = [0, 1, 2].map(|i| Key::new(i).normal([1, 5, 2, 4]));
+        /// // no key before or after: each query sees the key at its own position
+        /// let options = AttentionOptions::default().local_window_size(0, 0);
+        /// assert!(nn::dot_product_attention_with(&q, &k, &v, options).allclose(&v)?);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn local_window_size(before: usize, after: usize)
             = local_window_size: Some((before, after));
         /// Sets weights of keys to zero with probability `rate`, and divides the others by

@@ -65,6 +65,19 @@ pub fn truncated_normal(key: &Key, ty: impl Into<ArrayType>, stddev: f64, lower:
 }
 
 /// The number by which [`variance_scaling`] divides.
+///
+/// ```
+/// use atmesh::nn::init::{self, Distribution, FanMode, VarianceScaling};
+/// use atmesh::prelude::*;
+/// let std = |mode| {
+///     let options = VarianceScaling::new(1.0, mode, Distribution::Normal);
+///     init::variance_scaling(&Key::new(0), [25, 400], options).std(..).item::<f32>()
+/// };
+/// assert!((std(FanMode::In)? - 0.2).abs() < 0.005); // 1 / √25
+/// assert!((std(FanMode::Out)? - 0.05).abs() < 0.005); // 1 / √400
+/// assert!((std(FanMode::GeometricAverage)? - 0.1).abs() < 0.005); // 1 / √100
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanMode {
     /// The number of inputs of the layer.
@@ -78,6 +91,19 @@ pub enum FanMode {
 }
 
 /// The distribution from which [`variance_scaling`] draws.
+///
+/// ```
+/// use atmesh::nn::init::{self, Distribution, FanMode, VarianceScaling};
+/// use atmesh::prelude::*;
+/// let max = |distribution| {
+///     let options = VarianceScaling::new(1.0, FanMode::In, distribution);
+///     init::variance_scaling(&Key::new(0), [100, 100], options).abs().max(..).item::<f32>()
+/// };
+/// // the standard deviation is 0.1
+/// assert!(max(Distribution::Uniform)? <= 0.1 * 3f32.sqrt());
+/// assert!(max(Distribution::TruncatedNormal)? < max(Distribution::Normal)?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
     /// The normal distribution, truncated at two standard deviations.
@@ -89,6 +115,17 @@ pub enum Distribution {
 }
 
 /// Options of [`variance_scaling`]: `VarianceScaling::new(1.0, FanMode::In, Distribution::Normal)`.
+///
+/// ```
+/// use atmesh::nn::init::{self, Distribution, FanMode, VarianceScaling};
+/// use atmesh::prelude::*;
+/// // four layers for a `scan`, each with kernels [heads, k, d] and 8 · 2 inputs
+/// let options = VarianceScaling::new(1.0, FanMode::In, Distribution::Normal);
+/// let options = options.in_dims([1, 2]).out_dims([3]).batch_dims([0]);
+/// let w = init::variance_scaling(&Key::new(0), [4, 8, 2, 64], options);
+/// assert!((w.std(..).item::<f32>()? - 0.25).abs() < 0.01);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct VarianceScaling {
@@ -108,6 +145,12 @@ pub struct VarianceScaling {
 
 impl VarianceScaling {
     /// Creates options for a kernel with inputs in the dimension before the last.
+    ///
+    /// ```
+    /// use atmesh::nn::init::{Distribution, FanMode, VarianceScaling};
+    /// let he = VarianceScaling::new(2.0, FanMode::In, Distribution::TruncatedNormal);
+    /// assert_eq!((he.in_dims, he.out_dims), (vec![-2], vec![-1]));
+    /// ```
     pub fn new(scale: f64, mode: FanMode, distribution: Distribution) -> VarianceScaling {
         let (in_dims, out_dims, batch_dims) = (vec![-2], vec![-1], Vec::new());
         VarianceScaling { scale, mode, distribution, in_dims, out_dims, batch_dims }
@@ -118,6 +161,17 @@ impl VarianceScaling {
         /// Sets the dimensions of the outputs.
         pub fn out_dims(dims: impl Into<Vec<i32>>) = out_dims: dims.into();
         /// Sets the dimensions that stand for several layers, such as those of a `scan`.
+        ///
+        /// ```
+        /// use atmesh::nn::init::{self, Distribution, FanMode, VarianceScaling};
+        /// use atmesh::prelude::*;
+        /// let lecun = VarianceScaling::new(1.0, FanMode::In, Distribution::Normal);
+        /// let std = |options| init::variance_scaling(&Key::new(0), [9, 4, 64], options).std(..);
+        /// // nine layers of 4 inputs, or one layer with a window of 9
+        /// assert!((std(lecun.clone().batch_dims([0])).item::<f32>()? - 1.0 / 2.0).abs() < 0.02);
+        /// assert!((std(lecun).item::<f32>()? - 1.0 / 6.0).abs() < 0.02);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn batch_dims(dims: impl Into<Vec<i32>>) = batch_dims: dims.into();
     }
     /// Returns the number that divides the scale, for a parameter of this shape.

@@ -6,6 +6,16 @@ use crate::core::{DType, Fault};
 use atmesh_derive::Tree;
 
 /// Options of [`layer_norm_with`] and [`rms_norm_with`]: `NormOptions::default().epsilon(1e-5)`.
+///
+/// ```
+/// use atmesh::{nn, prelude::*};
+/// let x = Array::from([[1.0f32, 1.0], [3.0, 3.0]]);
+/// // mean 2 and variance 1 along dimension 0, divided by √(1 + 3)
+/// let options = nn::NormOptions::default().dims(0).epsilon(3.0);
+/// let y = nn::layer_norm_with(&x, 1.0, 0.0, options);
+/// assert!(y.allclose(&Array::from([[-0.5f32, -0.5], [0.5, 0.5]]))?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NormOptions {
@@ -171,6 +181,18 @@ pub fn group_norm(x: &Array, groups: usize, scale: impl Operand, bias: impl Oper
 /// The running mean and variance of a [`batch_norm`], one element for each feature.
 ///
 /// It is a tree, so that it can be a part of a model's state, saved, and placed on a mesh.
+///
+/// ```
+/// use atmesh::{nn, prelude::*};
+/// let mut stats = nn::BatchStats::new(1);
+/// for _ in 0..200 {
+///     (_, stats) = nn::batch_norm(&Array::from([[1.0f32], [5.0]]), 1.0, 0.0, &stats, true);
+/// }
+/// // after 200 batches of mean 3 and variance 4
+/// assert!((stats.mean.item::<f32>()? - 3.0).abs() < 0.5);
+/// assert!((stats.var.item::<f32>()? - 4.0).abs() < 0.5);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Tree)]
 pub struct BatchStats<T = Array> {
     /// The running mean.
@@ -195,6 +217,16 @@ impl BatchStats {
 }
 
 /// Options of [`batch_norm_with`]: `BatchNormOptions::default().momentum(0.9)`.
+///
+/// ```
+/// use atmesh::{nn, prelude::*};
+/// let x = Array::from([[1.0f32, 3.0]]); // one feature of two examples
+/// let options = nn::BatchNormOptions::default().feature_dim(0).momentum(0.9).epsilon(3.0);
+/// let (y, stats) = nn::batch_norm_with(&x, 1.0, 0.0, &nn::BatchStats::new(1), true, options);
+/// assert!(y.allclose(&Array::from([[-0.5f32, 0.5]]))?); // divided by √(1 + 3)
+/// assert!(stats.mean.allclose(&Array::from([0.2f32]))?); // 0.9 · 0 + 0.1 · 2
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BatchNormOptions {

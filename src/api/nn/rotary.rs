@@ -7,6 +7,16 @@ use crate::core::{DType, Fault, Spec};
 /// The form of a rotary embedding: which elements are pairs, and how fast they turn.
 ///
 /// Models that were trained with one pairing compute something else with the other one.
+///
+/// ```
+/// use atmesh::{nn, nn::Rope, prelude::*};
+/// let x = Array::from([1.0f32, 0.0, 5.0]).reshape([1, 1, 3]);
+/// // the pair turns by one radian for each position; the last element stays
+/// let form = Rope::halves(10_000.0).rotary_dims(2);
+/// let y = nn::rope(&x, &Array::from([2]), &form);
+/// assert!(y.ravel().allclose(&Array::from([2f32.cos(), 2f32.sin(), 5.0]))?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rope {

@@ -7,6 +7,16 @@ use crate::core::{DType, Fault, Shape};
 use crate::ir::program::CallSite;
 
 /// Options of [`Key::choice_with`]: `ChoiceOptions::default().without_replacement()`.
+///
+/// ```
+/// use atmesh::{prelude::*, random::ChoiceOptions};
+/// let (x, p) = (Array::from([[1, 2, 3], [4, 5, 6]]), Array::from([0.5f32, 0.0, 0.5]));
+/// // two columns, of which the middle one is never chosen
+/// let options = ChoiceOptions::default().dim(1).p(&p).without_replacement();
+/// let y = Key::new(0).choice_with(&x, [2], options);
+/// assert_eq!(y.sort(1).to_vec::<i32>()?, [1, 3, 4, 6]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChoiceOptions {

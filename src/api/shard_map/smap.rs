@@ -62,6 +62,19 @@ pub fn smap<'f, M, F: Func<M, Ret: Output> + 'f>(
 /// The dimensions of the arguments that the axis of [`smap`] splits.
 ///
 /// Everything that converts to [`MapDims`] converts to it too, and so does [`Inferred`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::smap;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+/// // the dimension as a number, or that of the argument's type
+/// let f = smap(&mesh, "X", 0, 0, |x: &Array| x + axis_index("X"));
+/// let g = smap(&mesh, "X", Inferred, 0, |x: &Array| x + axis_index("X"));
+/// assert_eq!(f.call(&x)?.to_vec::<i32>()?, [0, 1, 3, 4]);
+/// assert_eq!(g.call(&x)?.to_vec::<i32>()?, [0, 1, 3, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SmapDims(Option<MapDims>);
 impl<D: Into<MapDims>> From<D> for SmapDims {

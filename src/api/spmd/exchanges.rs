@@ -14,6 +14,22 @@ use std::sync::Arc;
 ///
 /// Each field has `e` entries for each of `n` devices: entry `t * e + j` is about the rows that go
 /// to device `t` (or, in `recv_sizes`, that come from it).
+///
+/// ```
+/// use atmesh::nd::{ArrayView1, array};
+/// use atmesh::prelude::*;
+/// use atmesh::spmd::RowRanges;
+/// let mesh = Mesh::new([("x", 2)])?;
+/// // each device sends its row 0 to device 0, and its row 1 to device 1
+/// let f = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<i32>| {
+///     let (one, output_offsets) = ([1, 1], [dev.position(); 2]);
+///     let (send_sizes, recv_sizes, output_offsets) = (&one, &one, &output_offsets);
+///     let rows = RowRanges { input_offsets: &[0, 1], send_sizes, output_offsets, recv_sizes };
+///     dev.ragged_all_to_all(&x, array![0, 0], "x", rows)
+/// });
+/// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [1, 3, 2, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RowRanges<'a> {
     /// The first row that is sent.
@@ -32,6 +48,15 @@ type SentRows<T> = Vec<(usize, Vec<T>)>;
 impl Device {
     /// Returns the block of device `source` along the axes.
     ///
+    /// ```
+    /// use atmesh::nd::ArrayView1;
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("x", 2)])?;
+    /// let last = |dev: &Device, x: ArrayView1<i32>| dev.pbroadcast(&x, "x", 1);
+    /// let f = spmd(&mesh, p!["x"], p!["x"], last);
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 3, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[doc(alias("MPI_Bcast", "Bcast"))]
     #[track_caller]
     pub fn pbroadcast<T: Element, D: Dimension>(
@@ -65,6 +90,16 @@ impl Device {
     /// Returns the block of device `permutation[i]` on each device `i` along the axes.
     ///
     /// `permutation` names each device once.
+    ///
+    /// ```
+    /// use atmesh::nd::ArrayView1;
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("x", 3)])?;
+    /// let turn = |dev: &Device, x: ArrayView1<i32>| dev.pshuffle(&x, "x", &[2, 0, 1]);
+    /// let f = spmd(&mesh, p!["x"], p!["x"], turn);
+    /// assert_eq!(f.call(Array::from([10, 20, 30]))?.to_vec::<i32>()?, [30, 10, 20]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pshuffle<T: Element, D: Dimension>(
         &self,
@@ -84,6 +119,17 @@ impl Device {
     }
     /// Swaps dimension `dim` of the block, whose size is the number of devices, with the devices
     /// along the axes.
+    ///
+    /// ```
+    /// use atmesh::nd::ArrayView1;
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("x", 2)])?;
+    /// // device i gets element i of each block
+    /// let swap = |dev: &Device, x: ArrayView1<i32>| dev.pswapaxes(&x, "x", 0);
+    /// let f = spmd(&mesh, p!["x"], p!["x"], swap);
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 2, 1, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pswapaxes<T: Element, D: Dimension>(
         &self,

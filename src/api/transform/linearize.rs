@@ -40,6 +40,16 @@ pub fn linearize<A: Args, R: Output>(
 
 /// The derivative of a function at a point, made by [`linearize`]. It maps a tangent of the point
 /// to the tangent of the result, and may be called many times.
+///
+/// ```
+/// use atmesh::{linearize, prelude::*};
+/// let x = Array::from([1.0f32, 2.0, 3.0]);
+/// let (_, push) = linearize(&x, |x| x.prod(..));
+/// // the slope along each element; the products are computed once
+/// let slope = |k: i32| push.call(Array::zeros([3]).at(ix![k]).set(1.0)).item::<f32>();
+/// assert_eq!([slope(0)?, slope(1)?, slope(2)?], [6.0, 3.0, 2.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[must_use = "it does nothing until it is called"]
 pub struct Pushforward<A, R> {
     state: Result<LinearProgram>,
@@ -89,6 +99,17 @@ fn run<A: Tree, R: Tree>(
 
 impl<A: Tree, R: Tree> Pushforward<A, R> {
     /// Returns the tangent of the result for a tangent of the point, a tree like the point.
+    ///
+    /// ```
+    /// use atmesh::{linearize, prelude::*};
+    /// let (w, x) = (Array::from(3.0f32), Array::from(2.0f32));
+    /// let (y, push) = linearize((&w, &x), |(w, x)| w * x);
+    /// assert_eq!(y.item::<f32>()?, 6.0);
+    /// // x dw + w dx
+    /// let tangent = (Array::from(1.0f32), Array::from(10.0f32));
+    /// assert_eq!(push.call(tangent).item::<f32>()?, 32.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn call(&self, tangent: impl CallArgs<A>) -> R {
         let call = CallSite::here("linearize");

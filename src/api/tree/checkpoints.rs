@@ -46,7 +46,7 @@ const NICENESS: i32 = 15;
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// # let folder = std::env::temp_dir().join(format!("atmesh-checkpoints-{}", std::process::id()));
+/// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
 /// let train = |mesh: &Mesh, steps: u64| -> Result<(u64, Array)> {
 ///     let mut saves = tree::Checkpoints::new(&folder)?.every(10).keep(2);
 ///     let step = jit(|w: &Array| w * 0.9).donate(0);
@@ -66,7 +66,6 @@ const NICENESS: i32 = 15;
 /// let (first, w) = train(&Mesh::new([("X", 4)])?, 30)?;
 /// assert_eq!((first, type_of(&w).to_string().as_str()), (20, "float32[8@X]"));
 /// assert_eq!(tree::Checkpoints::new(&folder)?.steps()?, [20, 30]);
-/// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[doc(alias("CheckpointManager", "orbax", "AsyncCheckpointer"))]
@@ -100,13 +99,12 @@ impl<T> Restored<T> {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// # let folder = std::env::temp_dir().join(format!("atmesh-value-{}", std::process::id()));
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
     /// let mut saves = tree::Checkpoints::new(&folder)?;
     /// saves.save_with(1, Array::ones([2]), [("offset", 1000)])?;
     /// let found = saves.restore(F32.array_type([2]))?.expect("a step is saved");
     /// assert_eq!(found.value::<usize>("offset")?, 1000);
     /// assert!(found.value::<usize>("epoch").is_err());
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
@@ -150,11 +148,9 @@ impl Checkpoints {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// # let folder = std::env::temp_dir().join(format!("atmesh-every-{}", std::process::id()));
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
     /// let mut saves = tree::Checkpoints::new(&folder)?.every(500);
     /// assert!(!saves.save(501, Array::ones([2]))? && saves.save(1000, Array::ones([2]))?);
-    /// # drop(saves);
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[doc(alias = "save_interval_steps")]
@@ -165,14 +161,13 @@ impl Checkpoints {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// # let folder = std::env::temp_dir().join(format!("atmesh-last-{}", std::process::id()));
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
     /// let mut saves = tree::Checkpoints::new(&folder)?.keep(2);
     /// for step in 1..=4 {
     ///     saves.save(step, Array::ones([2]))?;
     /// }
     /// saves.wait()?;
     /// assert_eq!(saves.steps()?, [3, 4]);
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[doc(alias = "max_to_keep")]
@@ -192,6 +187,15 @@ impl Checkpoints {
     /// # Errors
     /// The earlier save failed, an array cannot be saved, or another program saves into the folder.
     /// [`wait`](Checkpoints::wait) returns the error of the last save.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// let (model, state) = (Array::ones([8]), Array::zeros([8]));
+    /// assert!(saves.save(100, (&model, &state))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn save(&mut self, step: u64, tree: impl Args) -> Result<bool> {
         self.save_at(step, tree, SaveOptions::default(), Location::caller())
@@ -257,12 +261,11 @@ impl Checkpoints {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// # let folder = std::env::temp_dir().join(format!("atmesh-path-{}", std::process::id()));
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
     /// let mut saves = tree::Checkpoints::new(&folder)?;
     /// saves.save(7, Array::ones([2]))?;
     /// saves.wait()?;
     /// assert_eq!(tree::read_safetensors(saves.path(7)?)?["array"].to_vec::<f32>()?, [1.0, 1.0]);
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
@@ -292,6 +295,15 @@ impl Checkpoints {
     /// # Errors
     /// The arrays of the step have other paths or types than `like`, or there are steps and none is
     /// complete.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save(3, Array::ones([8]))?;
+    /// assert_eq!(saves.restore(F32.array_type([8]))?.map(|found| found.step), Some(3));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn restore<L: Args>(&mut self, like: L) -> Result<Option<Restored<L::Owned>>> {
         let location = Location::caller();
@@ -317,12 +329,11 @@ impl Checkpoints {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// # let folder = std::env::temp_dir().join(format!("atmesh-step-{}", std::process::id()));
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
     /// let mut saves = tree::Checkpoints::new(&folder)?;
     /// saves.save(1, Array::from([1, 1]))?;
     /// saves.save(2, Array::from([2, 2]))?;
     /// assert_eq!(saves.restore_step(1, I32.array_type([2]))?.tree.to_vec::<i32>()?, [1, 1]);
-    /// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]

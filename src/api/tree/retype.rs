@@ -33,6 +33,15 @@ pub struct Cotangents;
 
 /// The leaf types of Jacobians, for [`Retype`]: each leaf is untyped, since its dimensions are
 /// those of a result and of the leaf.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::tree::{Jacobians, Retype};
+/// let params = (Array::ones([2]), Array::ones([3]));
+/// let mut blocks = [[4, 2], [4, 3]].map(Array::zeros).into_iter();
+/// let jacobian = Retype::<Jacobians>::retype(&params, &mut || blocks.next().unwrap());
+/// assert_eq!(type_of(jacobian), "(float32[4,2], float32[4,3])");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Jacobians;
 

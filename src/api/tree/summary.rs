@@ -7,6 +7,15 @@ use crate::partition::plan::html::{PageColumn, page};
 use std::fmt;
 
 /// The arrays of a tree with their types and sizes, which prints as a table.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let params = (Array::ones([8, 4]), vec![Array::ones([4])]);
+/// let summary = tree::summary(&params)?;
+/// assert_eq!((summary.rows.len(), summary.elements(), summary.bytes()), (2, 36, 144));
+/// assert!(summary.to_string().contains("total  2 arrays"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
@@ -15,6 +24,14 @@ pub struct Summary {
 }
 
 /// A row of a [`Summary`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let summary = tree::summary((Array::ones([2]), Array::ones([100, 100])))?;
+/// let largest = summary.rows.iter().max_by_key(|row| row.bytes).expect("there are two rows");
+/// assert_eq!((largest.path.as_str(), largest.ty.as_str()), ("1", "float32[100,100]"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SummaryRow {
@@ -84,10 +101,26 @@ impl Summary {
         self.rows.iter().map(of).fold(0, usize::saturating_add)
     }
     /// Returns the number of elements of all arrays.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let summary = tree::summary((Array::ones([8, 4]), Array::ones([4])))?;
+    /// assert_eq!(summary.elements(), 36);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn elements(&self) -> usize {
         self.sum(|row| row.elements)
     }
     /// Returns the size of all global arrays, in bytes.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// // the global array, in which each element is counted once
+    /// let w = BF16.array_type([8, 8]).on(&mesh, p!["X"]);
+    /// assert_eq!(tree::summary(w)?.bytes(), 128);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn bytes(&self) -> usize {
         self.sum(|row| row.bytes)
     }

@@ -24,6 +24,15 @@ pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
 
 /// The memory of all arrays of the process.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::zeros([1 << 20]);
+/// let stats = atmesh::runtime::memory_stats();
+/// assert!(stats.bytes_in_use >= x.nbytes()? && stats.peak_bytes_in_use >= x.nbytes()?);
+/// println!("{} more bytes are kept for new arrays", stats.pooled_bytes);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {

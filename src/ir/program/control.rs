@@ -154,6 +154,16 @@ pub struct ShardMapping {
 /// The function and its rule are programs, which are recorded at the call. A derivative replaces
 /// the call by the programs of the rule. A program that is not differentiated any more runs the
 /// function, as a call of [`body`](CustomCall::body).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::program::{Control, Op};
+/// let sine = |x: &Array| custom_jvp(x, |x| x.sin(), |x, dx| (x.sin(), dx * x.cos()));
+/// let traced = jit(sine).trace(&Array::ones([2]))?;
+/// let Op::Control(Control::Custom(call)) = &traced.program().equations[0].op else { panic!() };
+/// assert_eq!((call.name(), call.body.equations[0].op.name()), ("custom_jvp", "sin"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CustomCall {
     /// The function.
@@ -170,6 +180,17 @@ pub struct CustomCall {
 ///
 /// Only floating-point and complex values have tangents and cotangents. Every program of a rule
 /// takes the captured values of the call last.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::program::{Control, DerivativeRule, Op};
+/// let sine = |x: &Array| custom_jvp(x, |x| x.sin(), |x, dx| (x.sin(), dx * x.cos()));
+/// let traced = jit(sine).trace(&Array::ones([2]))?;
+/// let Op::Control(Control::Custom(call)) = &traced.program().equations[0].op else { panic!() };
+/// let DerivativeRule::Jvp(rule) = &call.rule else { panic!() };
+/// assert_eq!((rule.inputs.len(), rule.outputs.len()), (2, 2));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DerivativeRule {
     /// The rule of `custom_jvp`.

@@ -7,6 +7,12 @@ use std::sync::Arc;
 /// Groups of devices that run one collective each: lists of device indices along its axes.
 ///
 /// A group communicates in the order of its list.
+///
+/// ```
+/// use atmesh::program::DeviceGroups;
+/// let groups = DeviceGroups::new(vec![vec![0, 3, 1], vec![2]]);
+/// assert_eq!(groups.to_string(), "[[0,3,1],[2]]");
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct DeviceGroups(Arc<[Vec<usize>]>);
 
@@ -23,18 +29,42 @@ pub(crate) struct AxisDigit {
 
 impl DeviceGroups {
     /// Creates groups from lists of device indices.
+    ///
+    /// ```
+    /// use atmesh::program::DeviceGroups;
+    /// let pairs = DeviceGroups::new(vec![vec![0, 1], vec![2, 3]]);
+    /// assert_eq!(pairs.lists().len(), 2);
+    /// ```
     pub fn new(groups: Vec<Vec<usize>>) -> DeviceGroups {
         DeviceGroups(groups.into())
     }
     /// Returns the list of each group.
+    ///
+    /// ```
+    /// use atmesh::program::DeviceGroups;
+    /// let groups = DeviceGroups::new(vec![vec![0, 3, 1], vec![2]]);
+    /// assert_eq!(groups.lists(), [vec![0, 3, 1], vec![2]]);
+    /// ```
     pub fn lists(&self) -> &[Vec<usize>] {
         &self.0
     }
     /// Returns the number of devices of the largest group.
+    ///
+    /// ```
+    /// use atmesh::program::DeviceGroups;
+    /// let groups = DeviceGroups::new(vec![vec![0, 3, 1], vec![2]]);
+    /// assert_eq!(groups.max_size(), 3);
+    /// ```
     pub fn max_size(&self) -> usize {
         self.0.iter().map(Vec::len).max().unwrap_or(0)
     }
     /// Returns true if all groups have the same number of devices.
+    ///
+    /// ```
+    /// use atmesh::program::DeviceGroups;
+    /// let groups = DeviceGroups::new(vec![vec![0, 3, 1], vec![2]]);
+    /// assert!(!groups.have_one_size());
+    /// ```
     pub fn have_one_size(&self) -> bool {
         self.0.windows(2).all(|w| w[0].len() == w[1].len())
     }

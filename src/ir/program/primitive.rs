@@ -369,6 +369,13 @@ pub enum ManualCollective {
 
 impl ManualCollective {
     /// Returns the groups of the collective; `None` if all devices along its axes are one group.
+    ///
+    /// ```
+    /// use atmesh::program::{DeviceGroups, ManualCollective};
+    /// let groups = Some(DeviceGroups::new(vec![vec![0, 1], vec![2, 3]]));
+    /// let pairs = ManualCollective::AllGather { axes: "X".into(), groups, dim: 0, tiled: true };
+    /// assert_eq!(pairs.groups().map(DeviceGroups::max_size), Some(2));
+    /// ```
     pub fn groups(&self) -> Option<&DeviceGroups> {
         match self {
             ManualCollective::AllReduce { groups, .. }

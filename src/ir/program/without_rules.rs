@@ -8,6 +8,16 @@ use std::sync::Arc;
 /// Returns the program with a plain call of the function for each call that has a rule.
 ///
 /// It is for programs that are not differentiated any more.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::program::without_rules;
+/// let sine = |x: &Array| custom_jvp(x, |x| x.sin(), |x, dx| (x.sin(), dx * x.cos()));
+/// let traced = jit(sine).trace(&Array::ones([2]))?;
+/// assert!(traced.program().to_string().contains("custom_jvp"));
+/// assert!(!without_rules(traced.program()).to_string().contains("custom_jvp"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub fn without_rules(program: &Program) -> Cow<'_, Program> {
     if !has_rules(program) {
         return Cow::Borrowed(program);

@@ -19,6 +19,15 @@ use crate::ir::program::{CallSite, CheckpointPolicy, Control, DerivativeRule};
 use std::sync::Arc;
 
 /// The options of [`while_loop_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::{WhileOptions, while_loop_with};
+/// let options = WhileOptions::default().max_steps(3);
+/// let x = while_loop_with(Array::from(1), |x| x.lt(1000), |x| x * 2, options);
+/// assert_eq!(x.item::<i32>()?, 8);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WhileOptions {

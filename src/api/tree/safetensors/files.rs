@@ -61,6 +61,12 @@ impl TensorFiles {
     /// # Errors
     /// A file is missing, is cut off, or has a damaged header; or an index names a path outside of
     /// its folder. The error names the file.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let why = tree::TensorFiles::open("nowhere.safetensors").unwrap_err();
+    /// assert!(why.to_string().contains("nowhere.safetensors"));
+    /// ```
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFiles> {
         let location = Location::caller();
@@ -140,14 +146,46 @@ impl TensorFiles {
         Ok(files)
     }
     /// Returns the names of all tensors, sorted.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let name = format!("atmesh-names-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors(&(Array::ones([2]), vec![Array::ones([3])]), &path)?;
+    /// let files = tree::TensorFiles::open(&path)?;
+    /// assert_eq!(files.names().collect::<Vec<_>>(), ["0", "1.0"]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
     /// Returns the metadata of the files, without the digests.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let name = format!("atmesh-metadata-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors_with(&Array::ones([2]), &path, [("licence", "MIT")])?;
+    /// assert_eq!(tree::TensorFiles::open(&path)?.metadata()["licence"], "MIT");
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
     /// Returns the type of a tensor. Floats of 8 bits, which arrays do not have, are uint8.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let name = format!("atmesh-ty-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors(&vec![Array::ones([2, 3]).astype(BF16)], &path)?;
+    /// let files = tree::TensorFiles::open(&path)?;
+    /// assert_eq!(files.ty("0")?, BF16.array_type([2, 3]));
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ty(&self, name: &str) -> Result<ArrayType> {
         let location = Location::caller();
@@ -172,6 +210,17 @@ impl TensorFiles {
     /// Reads the block of a tensor with this index range in each dimension, and no other data.
     ///
     /// A digest is of all data of a tensor, so a block is not compared with it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let name = format!("atmesh-block-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors(&vec![Array::arange(0..12).reshape([3, 4])], &path)?;
+    /// let mut files = tree::TensorFiles::open(&path)?;
+    /// assert_eq!(files.read_block("0", &[1..3, 0..2])?.to_vec::<i32>()?, [4, 5, 8, 9]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn read_block(&mut self, name: &str, index: &[Range<usize>]) -> Result<Array> {
         let location = Location::caller();

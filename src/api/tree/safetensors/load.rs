@@ -17,6 +17,21 @@ use std::collections::BTreeSet;
 /// and element types. The rules of names apply in the order in which they are given. In a pattern,
 /// `*` stands for any text, and in a new name for the same text as in the pattern. A rule that
 /// matches no tensor is an error.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use std::collections::BTreeMap;
+/// # let name = format!("atmesh-options-{}.safetensors", std::process::id());
+/// # let path = std::env::temp_dir().join(name);
+/// let file = BTreeMap::from([("model.w", Array::arange(0..6).reshape([2, 3]).astype(BF16))]);
+/// tree::save_safetensors(&file, &path)?;
+/// let options = tree::LoadOptions::default().rename("model.*", "*").transpose("w").cast();
+/// let like = BTreeMap::from([("w", Array::zeros([3, 2]))]);
+/// let read = tree::load_safetensors_with(&like, &path, options)?;
+/// assert_eq!(read["w"].to_vec::<f32>()?, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+/// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "options are an argument of `load_safetensors_with`"]
 pub struct LoadOptions {
@@ -53,12 +68,41 @@ impl LoadOptions {
         self
     }
     /// Gives the tensors that match a pattern another name: `rename("transformer.*", "*")`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// # let name = format!("atmesh-rename-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// let file = BTreeMap::from([("transformer.h.0.b", Array::ones([2]))]);
+    /// tree::save_safetensors(&file, &path)?;
+    /// let options = tree::LoadOptions::default().rename("transformer.h.*", "layers.*");
+    /// let like = BTreeMap::from([("layers.0.b", Array::zeros([2]))]);
+    /// let read = tree::load_safetensors_with(&like, &path, options)?;
+    /// assert_eq!(read["layers.0.b"].to_vec::<f32>()?, [1.0, 1.0]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn rename(self, pattern: impl Into<String>, name: impl Into<String>) -> LoadOptions {
         self.rule(NameRule::Rename { pattern: pattern.into(), name: name.into() })
     }
     /// Gives the tensors that match a pattern a second name, for weights that are tied.
     ///
     /// `copy("model.embed_tokens.weight", "lm_head.weight")` is for a file that has one of the two.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// # let name = format!("atmesh-copy-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors(&BTreeMap::from([("embed", Array::ones([2]))]), &path)?;
+    /// let options = tree::LoadOptions::default().copy("embed", "head");
+    /// let like = BTreeMap::from([("embed", Array::zeros([2])), ("head", Array::zeros([2]))]);
+    /// let read = tree::load_safetensors_with(&like, &path, options)?;
+    /// assert_eq!(read["head"].to_vec::<f32>()?, [1.0, 1.0]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn copy(self, pattern: impl Into<String>, name: impl Into<String>) -> LoadOptions {
         self.rule(NameRule::Copy { pattern: pattern.into(), name: name.into() })
     }
@@ -66,6 +110,21 @@ impl LoadOptions {
     ///
     /// A layer `[inputs, outputs]` becomes one of `[outputs, inputs]`:
     /// `transpose("*.c_fc.weight")`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// # let name = format!("atmesh-transpose-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// let file = BTreeMap::from([("h.0.c_fc.weight", Array::arange(0..6).reshape([2, 3]))]);
+    /// tree::save_safetensors(&file, &path)?;
+    /// let options = tree::LoadOptions::default().transpose("*.c_fc.weight");
+    /// let like = BTreeMap::from([("h.0.c_fc.weight", Array::zeros([3, 2]).astype(I32))]);
+    /// let read = tree::load_safetensors_with(&like, &path, options)?;
+    /// assert_eq!(read["h.0.c_fc.weight"].to_vec::<i32>()?, [0, 3, 1, 4, 2, 5]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn transpose(self, pattern: impl Into<String>) -> LoadOptions {
         self.rule(NameRule::Transpose { pattern: pattern.into() })
     }
@@ -102,6 +161,22 @@ impl LoadOptions {
     ///
     /// `split_sizes("*.qkv.*", 0, [("*.q.*", 64), ("*.k.*", 16), ("*.v.*", 16)])` is for attention
     /// whose heads share keys and values.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// # let name = format!("atmesh-sizes-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// tree::save_safetensors(&BTreeMap::from([("qkv.b", Array::arange(0..8))]), &path)?;
+    /// let parts = [("q.b", 4), ("k.b", 2), ("v.b", 2)];
+    /// let options = tree::LoadOptions::default().split_sizes("qkv.b", 0, parts);
+    /// let zeros = |size| Array::zeros(I32.array_type([size]));
+    /// let like = BTreeMap::from(parts.map(|(name, size)| (name, zeros(size))));
+    /// let read = tree::load_safetensors_with(&like, &path, options)?;
+    /// assert_eq!(read["k.b"].to_vec::<i32>()?, [4, 5]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn split_sizes<S: Into<String>>(
         self,
         pattern: impl Into<String>,
@@ -114,6 +189,22 @@ impl LoadOptions {
     /// Ignores tensors that match a pattern and belong to no array of the tree: `ignore("*")`.
     ///
     /// Without it such tensors are an error. The names are those after the rules.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use std::collections::BTreeMap;
+    /// # let name = format!("atmesh-ignore-{}.safetensors", std::process::id());
+    /// # let path = std::env::temp_dir().join(name);
+    /// let file = BTreeMap::from([("w", Array::ones([2])), ("old.w", Array::ones([3]))]);
+    /// tree::save_safetensors(&file, &path)?;
+    /// let like = BTreeMap::from([("w", Array::zeros([2]))]);
+    /// let load = |options| tree::load_safetensors_with(&like, &path, options);
+    /// assert!(load(tree::LoadOptions::default()).is_err());
+    /// let read = load(tree::LoadOptions::default().ignore("old.*"))?;
+    /// assert_eq!(read["w"].to_vec::<f32>()?, [1.0, 1.0]);
+    /// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn ignore(mut self, pattern: impl Into<String>) -> LoadOptions {
         self.ignored.push(pattern.into());
         self

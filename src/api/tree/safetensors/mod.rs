@@ -218,6 +218,18 @@ fn load_from<T: Tree>(like: &T, path: &Path, options: &LoadOptions, call: LoadCa
 /// # Errors
 /// The file is not a `.safetensors` file, or a tensor has an element type of less than 8 bits; the
 /// error names the tensor.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// # let name = format!("atmesh-all-{}.safetensors", std::process::id());
+/// # let path = std::env::temp_dir().join(name);
+/// tree::save_safetensors(&(Array::ones([2]), Array::from([3, 4])), &path)?;
+/// let all = tree::read_safetensors(&path)?;
+/// assert_eq!(type_of(&all["0"]), "float32[2]");
+/// assert_eq!(all["1"].to_vec::<i32>()?, [3, 4]);
+/// # std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn read_safetensors(path: impl AsRef<Path>) -> Result<BTreeMap<String, Array>> {
     let location = Location::caller();

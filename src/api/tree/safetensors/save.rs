@@ -21,6 +21,18 @@ use std::path::Path;
 /// [`Checkpoints::save_with`](crate::tree::Checkpoints::save_with).
 ///
 /// Entries of metadata convert to options: `[("offset", 1000)]`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// # let folder = std::env::temp_dir().join(format!("atmesh-saved-{}", std::process::id()));
+/// // two tensors of 1,024 bytes, each in its own file, and an index
+/// let options = tree::SaveOptions::default().max_file_bytes(1500).metadata([("step", 7)]);
+/// tree::save_safetensors_with(&(Array::ones([256]), Array::ones([256])), &folder, options)?;
+/// assert_eq!(std::fs::read_dir(&folder).map_err(atmesh::Error::other)?.count(), 3);
+/// assert_eq!(tree::TensorFiles::open(&folder)?.metadata()["step"], "7");
+/// # std::fs::remove_dir_all(&folder).map_err(atmesh::Error::other)?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SaveOptions {
