@@ -6,16 +6,15 @@
 //! complete.
 
 use super::safetensors::{
-    LoadCall, LoadFailure, LoadOptions, PendingTensor, SaveOptions, TensorFiles, load_tree, pending_tensors,
-    write_folder,
+    LoadCall, LoadFailure, LoadOptions, SaveOptions, TensorFiles, load_tree, pending_tensors,
 };
+use super::step_folders::{StepFolder, lock, remove_old_steps, step_folders, step_name, write_step};
 use super::{Args, Tree, snapshot};
-use crate::api::array::atomic_file::{data_error, sync_folder};
+use crate::api::array::atomic_file::data_error;
 use crate::core::{Error, Fault, Result, SourceLocation};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
-use std::io::ErrorKind as IoErrorKind;
+use std::fs::File;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -25,12 +24,6 @@ const NEW: &str = "tree::Checkpoints::new";
 const SAVE: &str = "tree::Checkpoints::save";
 const RESTORE: &str = "tree::Checkpoints::restore";
 
-/// The start of the names of steps.
-const PREFIX: &str = "step-";
-/// The start and the end of the names of temporary folders.
-const TEMPORARY: (&str, &str) = (".step-", ".part");
-/// The file that is locked by the program that saves.
-const LOCK_NAME: &str = ".lock";
 /// The scheduling priority of the thread that writes. A program that computes on all cores gets
 /// about 97 % of the core on which the thread runs.
 #[cfg(target_os = "linux")]
@@ -81,6 +74,17 @@ pub struct Checkpoints {
 }
 
 /// A restored checkpoint.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+/// let mut saves = tree::Checkpoints::new(&folder)?;
+/// saves.save(7, Array::from([1.0, 2.0]))?;
+/// let found = saves.restore(F64.array_type([2]))?.expect("a step is saved");
+/// assert_eq!((found.step, found.tree.to_vec::<f64>()?), (7, vec![1.0, 2.0]));
+/// assert!(found.skipped.is_empty(), "no later step is damaged");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Restored<T> {
@@ -129,14 +133,20 @@ impl<T> Restored<T> {
     }
 }
 
-/// The folder of a step: the step, and how many times it was saved before.
-type StepFolder = (u64, u32);
-
 impl Checkpoints {
     /// Opens a folder of checkpoints, which is created if it does not exist.
     ///
     /// Every step is saved and kept, unless [`every`](Checkpoints::every) or
     /// [`keep`](Checkpoints::keep) says otherwise.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(folder.path().join("runs/7"))?;
+    /// assert!(saves.save(0, Array::ones([2]))?, "every step is saved");
+    /// assert!(saves.restore(F32.array_type([2]))?.is_some());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn new(folder: impl AsRef<Path>) -> Result<Checkpoints> {
         let (location, folder) = (Location::caller(), folder.as_ref());
@@ -204,6 +214,16 @@ impl Checkpoints {
     ///
     /// The metadata are plain values, which [`Restored::value`] returns:
     /// `saves.save_with(step, &model, [("offset", offset)])`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save_with(7, Array::ones([2]), [("epoch", 3)])?;
+    /// let found = saves.restore(F32.array_type([2]))?.expect("a step is saved");
+    /// assert_eq!(found.metadata["epoch"], "3");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn save_with(&mut self, step: u64, tree: impl Args, options: impl Into<SaveOptions>) -> Result<bool> {
         self.save_at(step, tree, options.into(), Location::caller())
@@ -240,12 +260,34 @@ impl Checkpoints {
     /// Waits until the last save is complete, and returns its error.
     ///
     /// Dropping the value waits too, and prints an error to stderr.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(&folder)?;
+    /// saves.save(7, Array::ones([2]))?;
+    /// saves.wait()?; // now the step is on the disk
+    /// assert!(saves.path(7)?.is_dir());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[doc(alias("wait_until_finished", "finish"))]
     pub fn wait(&mut self) -> Result<()> {
         let Some(thread) = self.saving.take() else { return Ok(()) };
         thread.join().unwrap_or_else(|_| Err(Error::internal("the thread that saves has panicked")))
     }
     /// Returns the steps that are saved, the oldest first.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// # let folder = tempfile::tempdir().map_err(atmesh::Error::other)?;
+    /// let mut saves = tree::Checkpoints::new(&folder)?.every(100);
+    /// for step in 0..250 {
+    ///     saves.save(step, Array::ones([2]))?;
+    /// }
+    /// saves.wait()?;
+    /// assert_eq!(saves.steps()?, [0, 100, 200]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[doc(alias = "all_steps")]
     #[track_caller]
     pub fn steps(&self) -> Result<Vec<u64>> {
@@ -384,115 +426,11 @@ fn in_folder(fault: Fault, folder: &Path, op: &str, location: SourceLocation) ->
     Error::new(Fault { message, ..fault }, op, Vec::new(), Some(location))
 }
 
-/// Returns the name of the folder of a step.
-fn step_name((step, generation): StepFolder) -> String {
-    match generation {
-        0 => format!("{PREFIX}{step:08}"),
-        _ => format!("{PREFIX}{step:08}.{generation}"),
-    }
-}
-fn parse_step_name(name: &str) -> Option<StepFolder> {
-    let number = name.strip_prefix(PREFIX)?;
-    let (step, generation) = number.split_once('.').unwrap_or((number, "0"));
-    let found = (step.parse().ok()?, generation.parse().ok()?);
-    // other spellings of a number are not folders of steps
-    (step_name(found) == name).then_some(found)
-}
-/// Returns the complete steps of a folder, the oldest first, with all generations.
-fn step_folders(folder: &Path) -> Result<Vec<StepFolder>, Fault> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(data_error)? {
-        found.extend(entry.map_err(data_error)?.file_name().to_str().and_then(parse_step_name));
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// Locks the folder for this program. `None` if the file system has no locks.
-fn lock(folder: &Path) -> Result<Option<File>, Fault> {
-    let file = File::create(folder.join(LOCK_NAME)).map_err(data_error)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(fault!(Data, "another `Checkpoints` saves into this folder")
-            .help("give each training run its own folder, or drop the other one first")),
-        Err(TryLockError::Error(why)) if why.kind() == IoErrorKind::Unsupported => Ok(None),
-        Err(TryLockError::Error(why)) => Err(data_error(why)),
-    }
-}
-
-/// Writes a step, which appears in the folder when it is complete.
-fn write_step(
-    folder: &Path,
-    step: u64,
-    tensors: Vec<PendingTensor>,
-    options: &SaveOptions,
-    location: SourceLocation,
-) -> Result<(), Fault> {
-    remove_temporary(folder)?;
-    let (start, end) = TEMPORARY;
-    let part = tempfile::Builder::new().prefix(&format!("{start}{step:08}-")).suffix(end).tempdir_in(folder);
-    let part = part.map_err(data_error)?;
-    write_folder(part.path(), tensors, options, location)?;
-    let earlier = step_folders(folder)?.into_iter().rfind(|(saved, _)| *saved == step);
-    let generation = earlier.map_or(0, |(_, generation)| generation + 1);
-    std::fs::rename(part.path(), folder.join(step_name((step, generation)))).map_err(data_error)?;
-    // the folder has another name now
-    let _ = part.keep();
-    sync_folder(folder).map_err(data_error)
-}
-
-/// Removes the folders that a save left when it was interrupted.
-fn remove_temporary(folder: &Path) -> Result<(), Fault> {
-    let (start, end) = TEMPORARY;
-    for entry in std::fs::read_dir(folder).map_err(data_error)? {
-        let entry = entry.map_err(data_error)?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(start) && name.ends_with(end)) {
-            std::fs::remove_dir_all(entry.path()).map_err(data_error)?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes all steps but the newest `keep` ones, and earlier generations; `saved` stays.
-fn remove_old_steps(folder: &Path, saved: u64, keep: usize) -> Result<(), Fault> {
-    let all = step_folders(folder)?;
-    // the last generation of a step comes last
-    let newest: BTreeMap<u64, u32> = all.iter().copied().collect();
-    let others = newest.keys().rev().filter(|step| **step != saved);
-    let kept: Vec<u64> = others.take(keep.saturating_sub(1)).copied().chain([saved]).collect();
-    let is_kept = |(step, generation): &StepFolder| kept.contains(step) && newest[step] == *generation;
-    for old in all.iter().filter(|found| !is_kept(found)) {
-        // a step that is removed in part has no name of a step
-        let (start, end) = TEMPORARY;
-        let hidden = folder.join(format!("{start}{:08}.{}-old{end}", old.0, old.1));
-        std::fs::rename(folder.join(step_name(*old)), &hidden)
-            .and_then(|()| std::fs::remove_dir_all(hidden))
-            .map_err(data_error)?;
-    }
-    Ok(())
-}
-
 /// Lets the threads that compute run first.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     {
         // on Linux a priority is that of a thread; without permission it stays as it was
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_steps_are_parsed_as_they_are_written() {
-        for found in [(0, 0), (7, 0), (7, 2), (123_456_789, 0), (u64::MAX, u32::MAX)] {
-            assert_eq!(parse_step_name(&step_name(found)), Some(found));
-        }
-        for name in ["step-7", "step-00000007.0", "step-00000007.01", "step--0000007", ".step-00000007", "x"]
-        {
-            assert_eq!(parse_step_name(name), None, "{name}");
-        }
     }
 }

@@ -25,6 +25,8 @@ mod retype;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 mod specs;
+#[cfg(feature = "safetensors")]
+mod step_folders;
 mod summary;
 mod tools;
 mod types;
