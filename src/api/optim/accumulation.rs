@@ -155,6 +155,17 @@ pub struct LossScale {
 impl LossScale {
     /// Creates a scale that starts at this value, on no mesh: `tree::put(&scale, &mesh, p![])`
     /// places it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::LossScale;
+    /// let scale = LossScale::new(1024.0).period(2).factor(4.0).min_scale(512.0);
+    /// let grown = scale.adjust(&Array::from(true)).adjust(&Array::from(true));
+    /// assert_eq!(grown.scale.item::<f32>()?, 4096.0);
+    /// // 1024 / 4 is less than the minimum
+    /// assert_eq!(scale.adjust(&Array::from(false)).scale.item::<f32>()?, 512.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn new(initial: f64) -> LossScale {
         LossScale {
             scale: Array::full(DType::F32.array_type([]), initial),
@@ -165,14 +176,24 @@ impl LossScale {
         }
     }
     setters! {
-        /// Sets the number of finite steps after which the scale grows.
+        /// Sets the number of finite steps after which the scale grows, 2000 by default.
         pub fn period(steps: u32) = period: steps;
-        /// Sets the factor by which the scale grows and shrinks.
+        /// Sets the factor by which the scale grows and shrinks, 2 by default.
         pub fn factor(factor: f64) = factor: factor;
-        /// Sets the minimum of the scale.
+        /// Sets the minimum of the scale, 1 by default.
         pub fn min_scale(min: f64) = min_scale: min;
     }
     /// Multiplies a loss by the scale. A 16-bit loss becomes float32 first.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::LossScale;
+    /// let scaled = LossScale::new(1e6).scale(&Array::from(0.5f32).astype(F16));
+    /// // 500,000 is greater than the maximum of float16
+    /// assert_eq!(type_of(&scaled), "float32[]");
+    /// assert_eq!(scaled.item::<f32>()?, 5e5);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn scale(&self, loss: &Array) -> Array {
         let call = CallSite::here("LossScale::scale");
@@ -184,6 +205,17 @@ impl LossScale {
     }
     /// Divides gradients by the scale. 16-bit gradients become float32 first, and unreduced ones
     /// are summed.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::LossScale;
+    /// let g = (Array::from([1.0f32, 2.0]).astype(F16), Array::from(256.0f64));
+    /// let (a, b) = LossScale::new(1024.0).unscale(&g);
+    /// assert_eq!(type_of((&a, &b)), "(float32[2], float64[])");
+    /// assert_eq!(a.to_vec::<f32>()?, [1.0 / 1024.0, 2.0 / 1024.0]);
+    /// assert_eq!(b.item::<f64>()?, 0.25);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn unscale<P: Tree>(&self, grads: &P) -> P {
         let call = CallSite::here("LossScale::unscale");
@@ -201,6 +233,17 @@ impl LossScale {
     }
     /// Returns the scale of the next step. `finite` is a boolean scalar: whether the gradients of
     /// this step were finite, as [`all_finite`] returns.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::LossScale;
+    /// let overflowed = LossScale::new(1024.0).adjust(&Array::from(false));
+    /// assert_eq!(overflowed.scale.item::<f32>()?, 512.0);
+    /// // one finite step is counted; the scale grows after 2000 of them
+    /// let next = overflowed.adjust(&Array::from(true));
+    /// assert_eq!((next.scale.item::<f32>()?, next.good_steps.item::<i32>()?), (512.0, 1));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn adjust(&self, finite: &Array) -> LossScale {
         let call = CallSite::here("LossScale::adjust");
@@ -215,6 +258,16 @@ impl LossScale {
         })
     }
     /// Returns whether gradients are finite: [`all_finite`].
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::LossScale;
+    /// let scale = LossScale::new(1024.0);
+    /// let (g, overflowed) = (Array::from([1.0f32, 2.0]), Array::from(f32::INFINITY));
+    /// assert!(scale.is_finite(&g).item::<bool>()?);
+    /// assert!(!scale.is_finite(&(g, overflowed)).item::<bool>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn is_finite<P: Tree>(&self, grads: &P) -> Array {
         all_finite(grads)

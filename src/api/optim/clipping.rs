@@ -143,7 +143,8 @@ pub fn add_decayed_weights(weight_decay: f64) -> Optimizer {
 }
 /// Adds `weight_decay` times the parameter to the updates of the parameters that the mask contains.
 ///
-/// The mask is a function of the path and the type, or a [`ParamMask`].
+/// The mask is a function of the path and the type, such as one that calls
+/// [`ParamMask::contains`].
 ///
 /// ```
 /// use atmesh::optim;

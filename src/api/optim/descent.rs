@@ -14,6 +14,19 @@ use crate::core::{DType, Result};
 use crate::ir::program::CallSite;
 
 /// The options of L-BFGS: a quasi-Newton method that keeps the last steps.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, EndReason, Lbfgs};
+/// let f = |x: Array| (Array::from([1.0f64, 30.0]) * (x - 1.0).square()).sum(..);
+/// let start = Array::from([5.0f64, -2.0]);
+/// let options = Lbfgs::default().memory(5).tolerance(1e-9).max_steps(30).max_line_search(20);
+/// let found = optim::minimize(&start, options, f);
+/// assert!(found.error.item::<f64>()? <= 1e-9 && found.steps.item::<i32>()? <= 30);
+/// let cut = optim::minimize(&start, options.max_steps(1), f);
+/// assert_eq!(cut.reason()?, EndReason::MaxSteps);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Lbfgs {
@@ -33,13 +46,13 @@ impl Default for Lbfgs {
 }
 impl Lbfgs {
     setters! {
-        /// Sets the number of steps whose changes are kept.
+        /// Sets the number of steps whose changes are kept, 10 by default.
         pub fn memory(steps: usize) = memory: steps;
-        /// Sets the maximum of the absolute elements of the gradient at the end.
+        /// Sets the maximum of the absolute elements of the gradient at the end, 1e-5 by default.
         pub fn tolerance(tolerance: f64) = tolerance: tolerance;
-        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        /// Sets the maximum number of steps, 200 by default. With 0 the starting point is returned.
         pub fn max_steps(steps: u32) = max_steps: steps;
-        /// Sets the maximum number of evaluations in the line search of a step.
+        /// Sets the maximum number of evaluations in the line search of a step, 30 by default.
         pub fn max_line_search(trials: u32) = max_line_search: trials;
     }
 }
@@ -47,6 +60,17 @@ impl Lbfgs {
 /// The options of nonlinear conjugate gradients, by Polak and Ribière.
 ///
 /// The method keeps one direction, and so needs less memory than L-BFGS, and usually more steps.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, NonlinearCg};
+/// let f = |x: Array| (Array::from([1.0f64, 30.0]) * (x - 1.0).square()).sum(..);
+/// let options = NonlinearCg::default().tolerance(1e-8).max_steps(100).max_line_search(20);
+/// let found = optim::minimize(Array::from([5.0f64, -2.0]), options, f);
+/// assert!(found.error.item::<f64>()? <= 1e-8);
+/// assert!(found.converged()?.to_vec::<f64>()?.iter().all(|x| (x - 1.0).abs() < 1e-7));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NonlinearCg {
@@ -64,16 +88,27 @@ impl Default for NonlinearCg {
 }
 impl NonlinearCg {
     setters! {
-        /// Sets the maximum of the absolute elements of the gradient at the end.
+        /// Sets the maximum of the absolute elements of the gradient at the end, 1e-5 by default.
         pub fn tolerance(tolerance: f64) = tolerance: tolerance;
-        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        /// Sets the maximum number of steps, 500 by default. With 0 the starting point is returned.
         pub fn max_steps(steps: u32) = max_steps: steps;
-        /// Sets the maximum number of evaluations in the line search of a step.
+        /// Sets the maximum number of evaluations in the line search of a step, 30 by default.
         pub fn max_line_search(trials: u32) = max_line_search: trials;
     }
 }
 
 /// The method of [`minimize`]: [`Lbfgs`] and [`NonlinearCg`] convert to it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, Lbfgs, Minimizer, NonlinearCg};
+/// let methods: [Minimizer; 2] = [Lbfgs::default().into(), NonlinearCg::default().into()];
+/// for method in methods {
+///     let x = optim::minimize(Array::from(3.0f64), method, |x| (x - 1.0).square()).converged()?;
+///     assert!((x.item::<f64>()? - 1.0).abs() < 1e-5);
+/// }
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Minimizer {

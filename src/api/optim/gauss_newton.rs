@@ -14,6 +14,21 @@ use crate::core::{DType, Error, Result};
 use crate::ir::program::CallSite;
 
 /// The options of [`least_squares`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, LeastSquares};
+/// let options = LeastSquares::default().gradient_tolerance(1e-10).step_tolerance(1e-12);
+/// let options = options.max_steps(20).max_products(8).gauss_newton();
+/// let t = Array::from([0.0f64, 1.0, 2.0]);
+/// let residuals = |(a, b): (Array, Array)| a + b * &t - (3.0 - 2.0 * &t);
+/// let start = (Array::from(0.0f64), Array::from(0.0f64));
+/// let line = optim::least_squares(start, options, residuals);
+/// // one Gauss-Newton step solves a linear problem
+/// assert_eq!(line.steps.item::<i32>()?, 1);
+/// assert!((line.converged()?.1.item::<f64>()? + 2.0).abs() < 1e-9);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LeastSquares {
@@ -44,15 +59,16 @@ impl Default for LeastSquares {
 }
 impl LeastSquares {
     setters! {
-        /// Takes Gauss-Newton steps, without damping.
+        /// Takes Gauss-Newton steps, without damping. By default steps are damped.
         pub fn gauss_newton() = damped: false;
-        /// Sets the maximum of the absolute elements of the gradient at the end.
+        /// Sets the maximum of the absolute elements of the gradient at the end, 1e-8 by default.
         pub fn gradient_tolerance(tolerance: f64) = gradient_tolerance: tolerance;
-        /// Sets the relative size of a step at which the search ends.
+        /// Sets the relative size of a step at which the search ends, 1e-8 by default.
         pub fn step_tolerance(tolerance: f64) = step_tolerance: tolerance;
-        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        /// Sets the maximum number of steps, 100 by default. With 0 the starting point is returned.
         pub fn max_steps(steps: u32) = max_steps: steps;
-        /// Sets the maximum number of products with the Jacobian in a step.
+        /// Sets the maximum number of products with the Jacobian in a step, by default twice the
+        /// number of parameters, and at most 200.
         pub fn max_products(products: u32) = max_products: Some(products);
     }
 }

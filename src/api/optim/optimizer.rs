@@ -107,6 +107,18 @@ pub fn chain(optimizers: impl IntoIterator<Item = Optimizer>) -> Optimizer {
 
 impl Optimizer {
     /// Creates an optimizer of one transform.
+    ///
+    /// ```
+    /// use atmesh::optim::{Optimizer, Transform, UpdateStep};
+    /// struct Halve;
+    /// impl Transform for Halve {
+    ///     fn update(&self, step: &mut UpdateStep) {
+    ///         step.map(|leaf| 0.5 * &leaf.update);
+    ///     }
+    /// }
+    /// let opt = Optimizer::new(Halve).then(atmesh::optim::sgd(0.1));
+    /// assert_eq!(format!("{opt:?}"), "Optimizer(2 transforms, slots [])");
+    /// ```
     pub fn new(transform: impl Transform + 'static) -> Optimizer {
         let mut optimizer = Optimizer::default();
         optimizer.push(Arc::new(transform));
@@ -203,6 +215,14 @@ impl Optimizer {
     /// Of parameters that are types, for tracing and lowering without data, the state has types
     /// only.
     ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let w = Array::ones([8, 3]).put(&Mesh::new([("data", 4)])?, p!["data"]);
+    /// let state = atmesh::optim::adam(1e-3).init(&w)?;
+    /// assert_eq!(type_of(&state.slots["mu"][""]), "float32[8@data,3]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error for a parameter that is not a float, for one that a
     /// [`partition`](crate::optim::partition()) does not mention, and for invalid arguments of the
@@ -233,6 +253,15 @@ impl Optimizer {
     /// Returns the parameters and the state after a step with these gradients.
     ///
     /// Each parameter keeps its type. On error, all arrays of the results carry it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (opt, w) = (atmesh::optim::sgd(0.5), Array::from([1.0f32, 2.0]));
+    /// let (w, state) = opt.step(&w, &Array::from([2.0f32, -2.0]), &opt.init(&w)?);
+    /// assert_eq!(w.to_vec::<f32>()?, [0.0, 3.0]);
+    /// assert_eq!(state.count.item::<i32>()?, 1);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn step<P: Tree, G: Tree>(&self, params: &P, grads: &G, state: &OptState) -> (P, OptState) {
         self.run_at(params, grads, state, CallSite::here("Optimizer::step"), |leaf, work, ty| {

@@ -13,6 +13,18 @@ use crate::core::{ArrayType, DType};
 use crate::ir::program::CallSite;
 
 /// The options of [`sgd_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{Sgd, sgd_with};
+/// let options = Sgd::default().momentum(0.5).nesterov().accumulator_dtype(BF16);
+/// let (opt, w) = (sgd_with(0.5, options), Array::from(1.0f32));
+/// let (w, state) = opt.step(&w, &Array::from(2.0f32), &opt.init(&w)?);
+/// assert_eq!(type_of(&state.slots["trace"][""]), "bfloat16[]");
+/// // Nesterov's momentum looks ahead: the first update is 1.5 times that of the gradient
+/// assert_eq!(w.item::<f32>()?, 1.0 - 0.5 * 1.5 * 2.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Sgd {
@@ -26,11 +38,11 @@ pub struct Sgd {
 }
 impl Sgd {
     setters! {
-        /// Adds momentum.
+        /// Adds momentum with this decay rate; there is none by default.
         pub fn momentum(decay: f64) = momentum: Some(decay);
-        /// Uses Nesterov's momentum.
+        /// Uses Nesterov's momentum; off by default.
         pub fn nesterov() = nesterov: true;
-        /// Sets the element type in which the momentum is stored.
+        /// Sets the element type of the stored momentum, by default that of the arithmetic.
         pub fn accumulator_dtype(dtype: DType) = accumulator_dtype: Some(dtype);
     }
 }
@@ -91,6 +103,18 @@ pub fn adam_with(learning_rate: impl Into<Schedule>, options: Adam) -> Optimizer
 }
 
 /// The weight decay of [`adamw_with`], [`lion_with`], [`lamb_with`] and [`adafactor_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{Adam, WeightDecay, adamw_with};
+/// let matrices = WeightDecay::new(0.5).mask(|_, ty| ty.rank() >= 2);
+/// let opt = adamw_with(0.5, Adam::default(), matrices);
+/// let net = (Array::ones([1, 2]), Array::ones([2]));
+/// let ((w, b), _) = opt.step(&net, &tree::map(&net, |x| x.zeros_like()), &opt.init(&net)?);
+/// // the gradient is zero: only the weight decay changes parameters, by 0.5 * 0.5
+/// assert_eq!((w.to_vec::<f32>()?, b.to_vec::<f32>()?), (vec![0.75; 2], vec![1.0; 2]));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WeightDecay {
@@ -102,6 +126,16 @@ pub struct WeightDecay {
 conversions! { WeightDecay: [] f64 => |rate| WeightDecay { rate, mask: ParamMask::all() }; }
 impl WeightDecay {
     /// Creates the decay of all parameters. A number converts to it too.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::{WeightDecay, lion_with};
+    /// let opt = lion_with(0.5, Default::default(), WeightDecay::new(0.25));
+    /// let w = Array::from(1.0f32);
+    /// let (w, _) = opt.step(&w, &w.zeros_like(), &opt.init(&w)?);
+    /// assert_eq!(w.item::<f32>()?, 1.0 - 0.5 * 0.25);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn new(rate: f64) -> WeightDecay {
         rate.into()
     }
@@ -149,6 +183,19 @@ pub fn adamw_with(
 }
 
 /// The options of [`lion_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{Lion, lion_with};
+/// let options = Lion::default().b1(0.8).b2(0.5).mu_dtype(BF16);
+/// let (opt, w) = (lion_with(0.25, options, 0.0), Array::from([1.0f32, 2.0]));
+/// let (w, state) = opt.step(&w, &Array::from([4.0f32, -8.0]), &opt.init(&w)?);
+/// // updates are signs, and the kept average is `(1 - b2) * g`
+/// assert_eq!(w.to_vec::<f32>()?, [0.75, 2.25]);
+/// assert_eq!(type_of(&state.slots["mu"][""]), "bfloat16[2]");
+/// assert_eq!(state.slots["mu"][""].astype(F32).to_vec::<f32>()?, [2.0, -4.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Lion {
@@ -167,11 +214,11 @@ impl Default for Lion {
 }
 impl Lion {
     setters! {
-        /// Sets the decay rate of the average whose signs are the updates.
+        /// Sets the decay rate of the average whose signs are the updates, 0.9 by default.
         pub fn b1(decay: f64) = b1: decay;
-        /// Sets the decay rate of the average that is kept.
+        /// Sets the decay rate of the average that is kept, 0.99 by default.
         pub fn b2(decay: f64) = b2: decay;
-        /// Sets the element type in which the average is stored.
+        /// Sets the element type of the stored average, by default that of the arithmetic.
         pub fn mu_dtype(dtype: DType) = mu_dtype: Some(dtype);
     }
 }
@@ -268,6 +315,20 @@ pub fn lamb_with(
 }
 
 /// The options of [`adafactor_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{Adafactor, adafactor_with};
+/// let options = Adafactor::default().min_dim_size_to_factor(2).momentum(0.9).dtype_momentum(BF16);
+/// let state = adafactor_with(0.5, options).init(&Array::ones([2, 3]))?;
+/// assert_eq!(tree::paths(&state.slots), ["ema.", "v_col.", "v_row."]);
+/// assert_eq!(type_of(&state.slots["ema"][""]), "bfloat16[2,3]");
+/// let options = Adafactor::default().multiply_by_parameter_scale(false).weight_decay(0.25);
+/// let (opt, w) = (adafactor_with(0.5, options.clipping_threshold(None)), Array::from(1.0f32));
+/// let (w, _) = opt.step(&w, &Array::from(2.0f32), &opt.init(&w)?);
+/// assert!((w.item::<f32>()? - (1.0 - 0.5 - 0.25)).abs() < 1e-6);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Adafactor {
@@ -312,25 +373,48 @@ impl Default for Adafactor {
 }
 impl Adafactor {
     setters! {
-        /// Sets the minimum size of dimensions whose moments are factored.
+        /// Sets the minimum size of dimensions whose moments are factored, 128 by default.
         pub fn min_dim_size_to_factor(size: usize) = min_dim_size_to_factor: size;
-        /// Sets the exponent of the decay of second moments.
+        /// Sets the exponent of the decay of second moments, 0.8 by default.
         pub fn decay_rate(exponent: f64) = decay_rate: exponent;
-        /// Sets the number of the step at which the decay starts.
+        /// Sets the number of the step at which the decay starts, 0 by default.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::optim::{Adafactor, adafactor_with};
+        /// let opt = adafactor_with(0.5, Adafactor::default().decay_offset(100));
+        /// let w = Array::from(1.0f32);
+        /// let mut state = opt.init(&w)?;
+        /// state.count = Array::from(100); // such as that of an earlier training run
+        /// let (_, state) = opt.step(&w, &Array::from(2.0f32), &state);
+        /// // step 100 counts as the first one: the second moment is the squared gradient
+        /// assert_eq!(state.slots["v"][""].item::<f32>()?, 4.0);
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn decay_offset(step: i32) = decay_offset: step;
-        /// Sets whether updates are multiplied by the root mean square of the parameters.
+        /// Sets whether updates are multiplied by the root mean square of the parameters, true by
+        /// default.
         pub fn multiply_by_parameter_scale(multiply: bool) = multiply_by_parameter_scale: multiply;
-        /// Sets the maximum of the root mean square of an update.
+        /// Sets the maximum of the root mean square of an update, 1 by default.
         pub fn clipping_threshold(threshold: Option<f64>) = clipping_threshold: threshold;
-        /// Adds momentum.
+        /// Adds momentum with this decay rate; there is none by default.
         pub fn momentum(decay: f64) = momentum: Some(decay);
-        /// Sets the element type in which the momentum is stored.
+        /// Sets the element type of the stored momentum, by default that of the arithmetic.
         pub fn dtype_momentum(dtype: DType) = dtype_momentum: Some(dtype);
-        /// Adds a decay of parameters.
+        /// Adds a decay of parameters, without the learning rate; there is none by default.
         pub fn weight_decay(decay: impl Into<WeightDecay>) = weight_decay: Some(decay.into());
-        /// Sets the term added to squared gradients.
+        /// Sets the term added to squared gradients, 1e-30 by default.
         pub fn eps(eps: f64) = eps: eps;
-        /// Sets whether second moments are factored.
+        /// Sets whether second moments are factored, true by default.
+        ///
+        /// ```
+        /// use atmesh::prelude::*;
+        /// use atmesh::optim::{Adafactor, adafactor_with};
+        /// let opt = adafactor_with(0.5, Adafactor::default().factored(false));
+        /// let slots = opt.init(&Array::ones([256, 512]))?.slots;
+        /// assert_eq!(type_of(&slots["v"][""]), "float32[256,512]");
+        /// # Ok::<(), atmesh::Error>(())
+        /// ```
         pub fn factored(factored: bool) = factored: factored;
     }
 }

@@ -14,6 +14,18 @@ use crate::core::{DType, Result};
 use crate::ir::program::CallSite;
 
 /// The options of [`root`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, EndReason, RootOptions};
+/// let f = |x: Array, ()| x.square() - 2.0;
+/// let options = RootOptions::default().tolerance(1e-12).max_steps(20);
+/// let found = optim::root(Array::from(1.0f64), (), options, f);
+/// assert!((found.converged()?.item::<f64>()? - 2f64.sqrt()).abs() < 1e-12);
+/// let cut = optim::root(Array::from(1.0f64), (), options.max_steps(1), f);
+/// assert_eq!(cut.reason()?, EndReason::MaxSteps);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RootOptions {
@@ -29,9 +41,9 @@ impl Default for RootOptions {
 }
 impl RootOptions {
     setters! {
-        /// Sets the maximum of the absolute elements of the function at the end.
+        /// Sets the maximum of the absolute elements of the function at the end, 1e-6 by default.
         pub fn tolerance(tolerance: f64) = tolerance: tolerance;
-        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        /// Sets the maximum number of steps, 100 by default. With 0 the starting point is returned.
         pub fn max_steps(steps: u32) = max_steps: steps;
     }
 }
@@ -99,6 +111,18 @@ fn solution<P: Params>(x0: &P, (x, scalars): Solved) -> Solution<P> {
 }
 
 /// The options of [`fixed_point`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, FixedPoint};
+/// let half = |x: Array, ()| 0.5 * x;
+/// let options = FixedPoint::default().tolerance(0.3).max_steps(10);
+/// // 4, 2, 1, 0.5, 0.25: the last change is within the tolerance
+/// let found = optim::fixed_point(Array::from(4.0f32), (), options, half);
+/// assert_eq!((found.x.item::<f32>()?, found.steps.item::<i32>()?), (0.25, 4));
+/// assert!(optim::fixed_point(4.0f32, (), options.max_steps(3), half).converged().is_err());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FixedPoint {
@@ -114,9 +138,9 @@ impl Default for FixedPoint {
 }
 impl FixedPoint {
     setters! {
-        /// Sets the maximum of the absolute change in a step at the end.
+        /// Sets the maximum of the absolute change in a step at the end, 1e-6 by default.
         pub fn tolerance(tolerance: f64) = tolerance: tolerance;
-        /// Sets the maximum number of steps. With 0 the starting point is returned.
+        /// Sets the maximum number of steps, 1000 by default. 0 returns the starting point.
         pub fn max_steps(steps: u32) = max_steps: steps;
     }
 }

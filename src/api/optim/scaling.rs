@@ -80,6 +80,14 @@ pub(super) fn by_schedule(schedule: Schedule, sign: f64) -> Optimizer {
 }
 
 /// The options of [`scale_by_adam_with`] and [`adam_with`](crate::optim::adam_with).
+///
+/// ```
+/// use atmesh::{Array, DType::BF16, optim::{Adam, adam_with}, type_of};
+/// let adam = Adam::default().b1(0.8).b2(0.95).eps(1e-6).eps_root(1e-8).mu_dtype(BF16).nesterov();
+/// let state = adam_with(1e-3, adam).init(&Array::ones([2]))?;
+/// assert_eq!(type_of(&state.slots["mu"][""]), "bfloat16[2]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Adam {
@@ -91,8 +99,7 @@ pub struct Adam {
     pub eps: f64,
     /// The term added under the square root of the denominator. Defaults to 0.
     pub eps_root: f64,
-    /// The element type in which the average of gradients is stored. `None`, the default, is that
-    /// of the arithmetic.
+    /// The element type of the stored average of gradients. `None`, the default: the arithmetic's.
     pub mu_dtype: Option<DType>,
     /// True for Nesterov's momentum (NAdam). Defaults to false.
     pub nesterov: bool,
@@ -104,17 +111,17 @@ impl Default for Adam {
 }
 impl Adam {
     setters! {
-        /// Sets the decay rate of the average of gradients.
+        /// Sets the decay rate of the average of gradients, 0.9 by default.
         pub fn b1(decay: f64) = b1: decay;
-        /// Sets the decay rate of the average of squared gradients.
+        /// Sets the decay rate of the average of squared gradients, 0.999 by default.
         pub fn b2(decay: f64) = b2: decay;
-        /// Sets the term added to the denominator.
+        /// Sets the term added to the denominator, 1e-8 by default.
         pub fn eps(eps: f64) = eps: eps;
-        /// Sets the term added under the square root of the denominator.
+        /// Sets the term added under the square root of the denominator, 0 by default.
         pub fn eps_root(eps: f64) = eps_root: eps;
-        /// Sets the element type in which the average of gradients is stored.
+        /// Sets the element type of the stored average of gradients, by default the arithmetic's.
         pub fn mu_dtype(dtype: DType) = mu_dtype: Some(dtype);
-        /// Uses Nesterov's momentum.
+        /// Uses Nesterov's momentum; off by default.
         pub fn nesterov() = nesterov: true;
     }
     pub(super) fn fault(&self) -> Option<Fault> {
@@ -269,6 +276,15 @@ pub(super) fn ema_as(decay: f64, debias: bool, dtype: Option<DType>, call: CallS
 }
 
 /// The options of [`scale_by_rms_with`] and [`rmsprop_with`](crate::optim::rmsprop_with).
+///
+/// ```
+/// use atmesh::{Array, optim::{RmsProp, rmsprop_with}};
+/// let options = RmsProp::default().decay(0.5).initial_scale(4.0).eps_in_sqrt(false).eps(2.0);
+/// let (opt, w) = (rmsprop_with(1.0, options), Array::from(3.0f32));
+/// let (w, _) = opt.step(&w, &Array::from(2.0f32), &opt.init(&w)?);
+/// assert_eq!(w.item::<f32>()?, 2.5); // 3 - 2 / (sqrt((4 + 2 * 2) / 2) + 2)
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RmsProp {
@@ -307,21 +323,21 @@ impl Default for RmsProp {
 }
 impl RmsProp {
     setters! {
-        /// Sets the decay rate of the average of squares.
+        /// Sets the decay rate of the average of squares, 0.9 by default.
         pub fn decay(decay: f64) = decay: decay;
-        /// Sets the term added to the denominator.
+        /// Sets the term added to the denominator, 1e-8 by default.
         pub fn eps(eps: f64) = eps: eps;
-        /// Sets whether `eps` is added under the square root.
+        /// Sets whether `eps` is added under the square root, true by default.
         pub fn eps_in_sqrt(inside: bool) = eps_in_sqrt: inside;
-        /// Sets the value of the average of squares before the first step.
+        /// Sets the value of the average of squares before the first step, 0 by default.
         pub fn initial_scale(scale: f64) = initial_scale: scale;
-        /// Divides by an estimate of the variance.
+        /// Divides by an estimate of the variance instead of the square; off by default.
         pub fn centered() = centered: true;
-        /// Divides averages by the sum of their weights.
+        /// Divides averages by the sum of their weights; off by default.
         pub fn bias_correction() = bias_correction: true;
-        /// Adds momentum.
+        /// Adds momentum with this decay rate; there is none by default.
         pub fn momentum(decay: f64) = momentum: Some(decay);
-        /// Uses Nesterov's momentum.
+        /// Uses Nesterov's momentum; off by default.
         pub fn nesterov() = nesterov: true;
     }
 }

@@ -54,6 +54,15 @@ conversions! { Schedule:
 
 impl Schedule {
     /// Creates a schedule from a function of the count, which is a float32 or float64 scalar.
+    ///
+    /// ```
+    /// use atmesh::optim::{self, Schedule};
+    /// let cycle = Schedule::new(|count| 0.5 - 0.5 * (count / 2.0 - (count / 2.0).floor()));
+    /// let rates = [0, 1, 2, 3].map(|count| cycle.at(count).item::<f32>().unwrap_or(f32::NAN));
+    /// assert_eq!(rates, [0.5, 0.25, 0.5, 0.25]);
+    /// let opt = optim::sgd(cycle);
+    /// # let _ = opt;
+    /// ```
     pub fn new(f: impl Fn(&Array) -> Array + Send + Sync + 'static) -> Schedule {
         Schedule(Kind::Function(Arc::new(f)))
     }
@@ -212,6 +221,14 @@ pub fn warmup_cosine_decay_schedule(init: f64, peak: f64, warmup: u64, steps: u6
 }
 
 /// The options of [`exponential_decay_with`].
+///
+/// ```
+/// use atmesh::optim::{ExponentialDecay, exponential_decay_with};
+/// let options = ExponentialDecay::default().begin(4).staircase().end(0.1);
+/// let s = exponential_decay_with(1.0, 2, 0.5, options);
+/// let rates = [4, 5, 6, 7, 99].map(|count| s.at(count).item::<f32>().unwrap_or(f32::NAN));
+/// assert_eq!(rates, [1.0, 1.0, 0.5, 0.5, 0.1]);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ExponentialDecay {
@@ -224,12 +241,12 @@ pub struct ExponentialDecay {
 }
 impl ExponentialDecay {
     setters! {
-        /// Sets the number of steps before the decay starts.
+        /// Sets the number of steps before the decay starts, 0 by default.
         pub fn begin(steps: u64) = begin: steps;
-        /// Decays once every `steps` steps.
+        /// Decays once every `steps` steps instead of at every step, the default.
         pub fn staircase() = staircase: true;
-        /// Sets the value at which the decay ends: a lower bound, or an upper bound if the rate is
-        /// greater than 1.
+        /// Sets the value at which the decay ends, by default none. It is a lower bound, or an
+        /// upper bound if the rate is greater than 1.
         pub fn end(value: f64) = end: Some(value);
     }
 }

@@ -10,6 +10,19 @@ use crate::ir::program::CallSite;
 /// [`fixed_point`](crate::optim::fixed_point()).
 ///
 /// It is a tree, so that a function which returns it can be `jit`ted.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, Lbfgs};
+/// let fit = jit(|x: &Array| {
+///     optim::minimize(x, Lbfgs::default(), |x| (&x - 2.0).square().sum(..) + 5.0)
+/// });
+/// let found = fit.call(&Array::from([0.0f64, 1.0]))?;
+/// assert!((found.value.item::<f64>()? - 5.0).abs() < 1e-9 && found.error.item::<f64>()? < 1e-5);
+/// assert!(found.evaluations.item::<i32>()? > found.steps.item::<i32>()?);
+/// assert_eq!(type_of(&found.x), "float64[2]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, atmesh_derive::Tree)]
 pub struct Solution<P> {
     /// The best point that was found.
@@ -28,6 +41,17 @@ pub struct Solution<P> {
 }
 
 /// The reason why a fit ended.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim::{self, EndReason, Lbfgs};
+/// let from = Array::from(3.0f64);
+/// let fit = |f: fn(Array) -> Array| optim::minimize(&from, Lbfgs::default(), f).reason();
+/// assert_eq!(fit(|x| (x - 1.0).square())?, EndReason::Converged);
+/// assert_eq!(fit(|x| -x)?, EndReason::MaxSteps); // it has no minimum
+/// assert_eq!(fit(|x| (x - 4.0).sqrt())?, EndReason::NotFinite);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
@@ -49,6 +73,16 @@ pub(super) const NOT_FINITE: i32 = 3;
 
 impl<P> Solution<P> {
     /// Returns the reason for the end.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::{self, EndReason, Lbfgs};
+    /// let options = Lbfgs::default().max_steps(0);
+    /// let found = optim::minimize(Array::from(3.0f64), options, |x| x.square());
+    /// assert_eq!(found.reason()?, EndReason::MaxSteps);
+    /// assert_eq!(found.x.item::<f64>()?, 3.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns the error that the fit met, or an error inside of a traced function.

@@ -82,6 +82,25 @@ impl OptState {
 }
 
 /// An array that a transform keeps for a parameter between steps.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::{diagnostic::Fault, optim::{LeafSlot, Optimizer, Transform, UpdateStep}};
+/// struct RowNorms;
+/// impl Transform for RowNorms {
+///     fn slot_names(&self) -> Vec<String> {
+///         vec!["rows".into()]
+///     }
+///     fn slots(&self, _: &str, _: &ArrayType) -> Result<Vec<LeafSlot>, Fault> {
+///         Ok(vec![LeafSlot::new("rows").without_dim(1).fill(1.0).dtype(BF16)])
+///     }
+///     // ...
+/// #     fn update(&self, _: &mut UpdateStep) {}
+/// }
+/// let state = Optimizer::new(RowNorms).init(&Array::ones([4, 2]))?;
+/// assert_eq!(type_of(&state.slots["rows"][""]), "bfloat16[4]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a transform returns it from `slots`"]
 pub struct LeafSlot {
@@ -98,17 +117,25 @@ pub struct LeafSlot {
 
 impl LeafSlot {
     /// Creates a slot of the parameter's shape, which is zero before the first step.
+    ///
+    /// ```
+    /// use atmesh::{DType, optim::LeafSlot};
+    /// let mu = LeafSlot::new("mu");
+    /// assert_eq!((mu.without, mu.dtype, mu.fill), (None, None, Some(0.0)));
+    /// let average = LeafSlot::new("average").of_param().dtype(DType::BF16);
+    /// assert_eq!((average.dtype, average.fill), (Some(DType::BF16), None));
+    /// ```
     pub fn new(name: impl Into<String>) -> LeafSlot {
         LeafSlot { name: name.into(), without: None, dtype: None, fill: Some(0.0) }
     }
     setters! {
-        /// Removes a dimension, such as that of a mean over rows.
+        /// Removes a dimension, such as that of a mean over rows; by default none is removed.
         pub fn without_dim(dim: usize) = without: Some(dim);
-        /// Sets the value before the first step.
+        /// Sets the value before the first step, 0 by default.
         pub fn fill(value: f64) = fill: Some(value);
-        /// Starts with the value of the parameter.
+        /// Starts with the value of the parameter instead of 0, the default.
         pub fn of_param() = fill: None;
-        /// Sets the element type between steps. The arithmetic is unaffected.
+        /// Sets the element type that is stored between steps, by default that of the arithmetic.
         pub fn dtype(dtype: DType) = dtype: Some(dtype);
     }
     /// Returns the element type between steps for a parameter of this type.
@@ -128,6 +155,20 @@ impl LeafSlot {
 /// A parameter in one step: its value, its update so far, and its slots.
 ///
 /// The arrays are float32, or float64 for float64 parameters, whatever types are stored.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::optim;
+/// // matrices move by the sign of their gradient, and decay; other parameters stay as they are
+/// let opt = optim::stateless(|leaf| match leaf.ty.rank() {
+///     2 => -0.25 * (leaf.update.sign() + &leaf.param),
+///     _ => leaf.update.zeros_like(),
+/// });
+/// let net = (Array::ones([1, 2]), Array::ones([2]));
+/// let ((w, b), _) = opt.step(&net, &net, &opt.init(&net)?);
+/// assert_eq!((w.to_vec::<f32>()?, b.to_vec::<f32>()?), (vec![0.5; 2], vec![1.0; 2]));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Leaf {
     /// The path in the tree of parameters: `layers.0.w`.
@@ -145,6 +186,20 @@ pub struct Leaf {
 
 impl Leaf {
     /// Returns a slot. If there is none, the result carries the error.
+    ///
+    /// ```
+    /// # use atmesh::prelude::*;
+    /// # use atmesh::optim::Leaf;
+    /// # let (param, update) = (Array::from(1.0f32), Array::from(2.0f32));
+    /// # let (path, ty, slots) = ("layers.0.w".into(), F32.array_type([]), Default::default());
+    /// # let mut leaf = Leaf { path, ty, param, update, slots };
+    /// # leaf.slots.insert("mu".into(), Array::from(8.0f32));
+    /// let mu = 0.5 * leaf.slot("mu") + 0.5 * &leaf.update;
+    /// assert_eq!(mu.item::<f32>()?, 5.0);
+    /// let missing = leaf.slot("nu").ty().unwrap_err().to_string();
+    /// assert!(missing.contains("layers.0.w` has no slot `nu`"));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn slot(&self, name: &str) -> Array {
         self.slots.get(name).cloned().unwrap_or_else(|| {
             crate::api::trace::poison(Error::from(fault!(
@@ -155,12 +210,43 @@ impl Leaf {
         })
     }
     /// Replaces a slot.
+    ///
+    /// ```
+    /// # use atmesh::prelude::*;
+    /// # use atmesh::optim::Leaf;
+    /// # let (param, update) = (Array::from(1.0f32), Array::from(2.0f32));
+    /// # let (path, ty, slots) = ("layers.0.w".into(), F32.array_type([]), Default::default());
+    /// # let mut leaf = Leaf { path, ty, param, update, slots };
+    /// # leaf.slots.insert("max".into(), Array::from(8.0f32));
+    /// let max = leaf.slot("max").maximum(leaf.update.abs());
+    /// leaf.update = &leaf.update / &max;
+    /// leaf.set_slot("max", max); // for the next step
+    /// assert_eq!((leaf.update.item::<f32>()?, leaf.slot("max").item::<f32>()?), (0.25, 8.0));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn set_slot(&mut self, name: &str, value: Array) {
         self.slots.insert(name.into(), value);
     }
 }
 
 /// The leaves and scalars that a transform reads and changes in one step.
+///
+/// ```
+/// # use atmesh::prelude::*;
+/// use atmesh::optim::{Optimizer, Transform, UpdateStep};
+/// struct Anneal;
+/// impl Transform for Anneal {
+///     fn update(&self, step: &mut UpdateStep) {
+///         let number = step.count_as(F32, 1);
+///         step.map(|leaf| &leaf.update / &number);
+///     }
+/// }
+/// # let (opt, w, g) = (Optimizer::new(Anneal), Array::from(0.0f32), Array::from(1.0f32));
+/// # let (w, state) = opt.step(&w, &g, &opt.init(&w)?);
+/// let (w, _) = opt.step(&w, &g, &state); // the second step
+/// assert_eq!(w.item::<f32>()?, 1.0 + 1.0 / 2.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct UpdateStep {
     /// The number of earlier steps, `int32[]`: 0 in the first step.
@@ -173,16 +259,60 @@ pub struct UpdateStep {
 
 impl UpdateStep {
     /// Replaces the update of each leaf by the result of `f`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::{Optimizer, Transform, UpdateStep};
+    /// struct Decay(f64);
+    /// impl Transform for Decay {
+    ///     fn update(&self, step: &mut UpdateStep) {
+    ///         step.map(|leaf| &leaf.update - self.0 * &leaf.param);
+    ///     }
+    /// }
+    /// let (opt, w) = (Optimizer::new(Decay(0.5)), Array::from(4.0f32));
+    /// let (w, _) = opt.step(&w, &Array::from(1.0f32), &opt.init(&w)?);
+    /// assert_eq!(w.item::<f32>()?, 4.0 + (1.0 - 0.5 * 4.0));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn map(&mut self, f: impl Fn(&Leaf) -> Array) {
         for leaf in &mut self.leaves {
             leaf.update = f(leaf);
         }
     }
     /// Returns the updates of all leaves.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::{Optimizer, Transform, UpdateStep};
+    /// struct Normalize;
+    /// impl Transform for Normalize {
+    ///     fn update(&self, step: &mut UpdateStep) {
+    ///         let norm = tree::norm(&step.updates());
+    ///         step.map(|leaf| &leaf.update / &norm);
+    ///     }
+    /// }
+    /// # let (opt, net) = (Optimizer::new(Normalize), (Array::from(0.0f32), Array::from(0.0f32)));
+    /// # let grads = (Array::from(3.0f32), Array::from(4.0f32));
+    /// let ((a, b), _) = opt.step(&net, &grads, &opt.init(&net)?); // with gradients 3 and 4
+    /// assert!((a.item::<f32>()? - 0.6).abs() < 1e-6 && (b.item::<f32>()? - 0.8).abs() < 1e-6);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn updates(&self) -> Vec<Array> {
         self.leaves.iter().map(|l| l.update.clone()).collect()
     }
     /// Returns `count` plus `more` as a scalar of this float type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::optim::UpdateStep;
+    /// # let (leaves, scalars) = (Vec::new(), Default::default());
+    /// let step = UpdateStep { count: Array::from(3), leaves, scalars };
+    /// // the rate of the fourth step
+    /// let rate = 2.0 / step.count_as(F32, 1);
+    /// assert_eq!(type_of(&rate), "float32[]");
+    /// assert_eq!(rate.item::<f32>()?, 0.5);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn count_as(&self, dtype: DType, more: i32) -> Array {
         (&self.count + more).astype(dtype)
     }
