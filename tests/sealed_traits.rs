@@ -15,6 +15,7 @@ const OPEN: &[(&str, &str)] = &[
     ("AssignableTo", EVERY_TYPE),
     ("FromRule", "is in a private module"),
     ("LeftNumber", "is a bound of impls for numbers only, and decides no type"),
+    ("NormalizedAs", EVERY_TYPE),
     ("PiecesOf", EVERY_TYPE),
     ("SameElem", EVERY_TYPE),
     ("SameShape", EVERY_TYPE),

@@ -2,6 +2,7 @@
 
 mod refusals;
 
+use crate::error_checks::Unquoted as _;
 use atmesh::nd::ArrayView2;
 use atmesh::prelude::*;
 use atmesh::spmd::RowRanges;
@@ -247,7 +248,7 @@ fn native_code_rejects_what_does_not_fit() {
     let x = Array::arange(0..16).reshape([8, 2]);
     let error = |f: DeviceProgram<'_>| {
         let run = spmd(&mesh(), p!["X"], p!["X"], |dev: &Device, x: ArrayView2<i32>| f(dev, x));
-        run.call(&x).unwrap_err().to_string()
+        run.call(&x).unwrap_err().unquoted()
     };
     let text = error(&|dev, x| dev.psum(&x, AxisGroups::new("X", [[0, 1]])));
     assert!(text.contains("the groups [[0,1]] leave out device 2 of 4 along X"), "{text}");

@@ -1,5 +1,6 @@
 //! Layers of typed arrays have the numbers of the untyped ones.
 
+use crate::error_checks::Unquoted as _;
 use atmesh::nn as untyped;
 use atmesh::prelude::*;
 use atmesh::typed::{nn, prelude::*};
@@ -36,7 +37,7 @@ fn sizes_that_are_known_at_run_time_are_compared() -> Result<()> {
     let pod = Pod::mesh()?;
     let x = Array::ones([4, 8]).put(&pod, p![]).typed::<T![f32; 4, Features]>()?;
     let scale = Array::ones([1]).put(&pod, p![]).typed::<T![f32; Features]>()?;
-    let error = nn::rms_norm(&x, &scale).untyped().ty().unwrap_err().to_string();
+    let error = nn::rms_norm(&x, &scale).untyped().ty().unwrap_err().unquoted();
     assert!(error.contains("rms_norm"), "{error}");
     Ok(())
 }
