@@ -169,10 +169,12 @@
 //! | `api/random` | Random keys, and the samplers that draw arrays from them |
 //! | `api/array` | The methods of `Array`, by topic, and the types of their arguments |
 //! | `api/trace` | Tracing: the handle of an array, the traces that record operations, eager execution, and the caches of compiled programs |
+//! | `api/distributed` | One program in several processes: `init`, and calls in which all processes take part |
 //! | `api/display` | Pictures of arrays, meshes and data movement: terminal tables and SVG images; charts of lines |
 //! | `xla/engine` | The engine `Xla`: compiles a placed program as a StableHLO module and runs it on a PJRT plugin (feature `xla`) |
 //! | `xla/pjrt` | Bindings to PJRT plugins: loading, compilation, buffers and execution (feature `xla`) |
 //! | `xla/stablehlo` | Programs as text of StableHLO modules with Shardy shardings |
+//! | `cluster` | One program in several processes: launchers, the store through which processes join, and the detection of deaths |
 //! | `exec/engine` | The trait of engines and their registry; `Lockstep`, which runs all devices on one thread pool, `Threads`, with a thread for each device, and `Reference`, which evaluates element by element |
 //! | `exec/compile` | The compiler: from a per-device program to fused kernels, buffers and levels of tasks |
 //! | `exec/display` | Values of arrays as text in numpy's style, and the output of `debug_print!` |
@@ -278,6 +280,7 @@ macro_rules! in_span {
 compile_error!("atmesh needs pointers of 32 or 64 bits");
 
 mod api;
+mod cluster;
 mod core;
 mod exec;
 mod ir;
@@ -292,7 +295,7 @@ pub use self::core::{diagnostic, mesh, sharding, types};
 #[doc(inline)]
 pub use api::typed;
 #[doc(inline)]
-pub use api::{array, display, nn, optim, random, shard_map, spmd, tree};
+pub use api::{array, display, distributed, nn, optim, random, shard_map, spmd, tree};
 #[doc(hidden)]
 pub use api::{trace, transform};
 #[doc(inline)]

@@ -29,6 +29,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ),
     ("First", SIMD_LEVELS),
     ("Nans", SIMD_LEVELS),
+    (
+        "Options",
+        "the modules `stablehlo` and `distributed` each have one, and users write them with their module",
+    ),
     ("Shape", STATIC_TYPES),
     ("Shard", STATIC_TYPES),
     ("Spec", STATIC_TYPES),

@@ -14,6 +14,7 @@ macro_rules! prefixes {
 
 pub mod array;
 pub mod display;
+pub mod distributed;
 pub mod nn;
 pub mod optim;
 pub mod random;

@@ -17,6 +17,7 @@ use crate::ir::program::{Input, Placement, Program};
 use crate::xla::pjrt::{self, Client, DeviceBuffer};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs programs on the plugin that `ATMESH_PJRT_PLUGIN` names.
@@ -40,8 +41,9 @@ impl Engine for Xla {
             .map(|k| ModuleInput::Argument { donated: job.donated.get(k) == Some(&true) })
             .collect();
         let module = stablehlo::write(program, &given, Options::default().locations(true)).map_err(at)?;
+        let caller = place.unwrap_or(Location::caller());
         let inner = client(devices)
-            .and_then(|client| Ok((client.compile(&module.text, devices)?, client)))
+            .and_then(|client| Ok((client.compile_at(&module.text, devices, caller)?, client)))
             .map_err(at);
         let (executable, client) = inner?;
         if executable.num_results() != program.outputs.len() {
@@ -326,7 +328,8 @@ impl Executable for XlaExecutable {
         }
         let device = |d: usize| lists.iter().map(|list| &list.buffers()[d]).collect();
         let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.devices()).map(device).collect();
-        let made = self.executable.run_without_donating(&given, &kept).map_err(|e| at(e, !lost))?;
+        let caller = self.location.unwrap_or(Location::caller());
+        let made = self.executable.run_without_donating(&given, &kept, caller).map_err(|e| at(e, !lost))?;
         let mut blocks: Vec<Vec<DeviceBuffer>> = self.results.iter().map(|_| Vec::new()).collect();
         for list in made {
             blocks.iter_mut().zip(list).for_each(|(of, block)| of.push(block));

@@ -1,4 +1,5 @@
-//! The C interface of PJRT plugins: the calls needed to run a module, and all their `unsafe` code.
+//! The C interface of PJRT plugins: the calls needed to run a module. Their `unsafe` code is here
+//! and in `raw_client`; that of callbacks is in `callbacks`.
 //!
 //! A function of the interface takes one pointer to a struct of arguments, and returns an error or
 //! null. Every such struct is a sequence of 8-byte words: the first is its size in bytes, the
@@ -6,12 +7,11 @@
 //! offsets in a table that only grows (`pjrt_c_api.h`, versions 0.x). Offsets and words are
 //! therefore sufficient, and no binding of the header is needed.
 
-use super::client_options::{ClientOptions, OptionValue};
 use super::functions::{
-    BUFFER_DESTROY, BUFFER_DIMENSIONS, BUFFER_FROM_HOST, BUFFER_TO_HOST, BUFFER_TYPE, CLIENT_COMPILE,
-    CLIENT_CREATE, CLIENT_DESTROY, CLIENT_DEVICES, CLIENT_PLATFORM, ERROR_DESTROY, ERROR_MESSAGE,
-    EVENT_AWAIT, EVENT_DESTROY, EXECUTABLE_DESTROY, EXECUTABLE_OPTIMIZED, EXECUTABLE_OUTPUTS, FunctionOffset,
-    LOADED_DESTROY, LOADED_EXECUTABLE, LOADED_EXECUTE, MIN_TABLE_BYTES, PLUGIN_INITIALIZE, REQUIRED,
+    BUFFER_DESTROY, BUFFER_DIMENSIONS, BUFFER_TO_HOST, BUFFER_TYPE, CLIENT_ALL_DEVICES, CLIENT_DESTROY,
+    CLIENT_DEVICES, CLIENT_PLATFORM, ERROR_DESTROY, ERROR_MESSAGE, EVENT_AWAIT, EVENT_DESTROY,
+    EXECUTABLE_DESTROY, EXECUTABLE_OPTIMIZED, EXECUTABLE_OUTPUTS, FunctionOffset, LOADED_DESTROY,
+    LOADED_EXECUTABLE, LOADED_EXECUTE, MIN_TABLE_BYTES, PLUGIN_INITIALIZE, REQUIRED,
 };
 use std::ffi::c_void;
 use std::fmt;
@@ -24,20 +24,25 @@ use std::sync::Arc;
 // plugin neither exhausts the memory nor makes this crate read far outside of a list.
 
 /// The maximum length of a message or a name, in bytes.
-const MAX_TEXT_BYTES: usize = 1 << 20;
+pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 /// The maximum number of devices.
-const MAX_DEVICES: usize = 1 << 20;
+pub(super) const MAX_DEVICES: usize = 1 << 20;
 /// The maximum number of results of a module.
-const MAX_RESULTS: usize = 1 << 20;
+pub(super) const MAX_RESULTS: usize = 1 << 20;
 /// The maximum rank of a result.
 const MAX_RANK: usize = 64;
 /// The maximum size of an optimised module, in bytes.
 const MAX_MODULE_BYTES: usize = 1 << 31;
 
+/// Returns the id of a process's run, by which XLA tells it from an earlier one of the same rank.
+pub(super) fn incarnation(process: usize) -> u64 {
+    1000 + process as u64
+}
+
 /// The argument struct of a call as words, for both arguments and results.
 type CallWords<'a> = &'a mut [usize];
 
-fn address<T>(of: *const T) -> usize {
+pub(super) fn address<T>(of: *const T) -> usize {
     of.expose_provenance()
 }
 fn pointer<T>(word: usize) -> *const T {
@@ -63,6 +68,8 @@ pub(super) enum PluginLoadError {
 /// Plugins stay loaded until the process ends, since their threads run their code.
 pub(super) struct Api {
     table: *const u8,
+    /// The size of the table, in bytes.
+    size: usize,
     pub(super) version: (i32, i32),
 }
 // SAFETY: the plugin does not write to the table after it has returned it, and PJRT's functions may
@@ -103,7 +110,7 @@ impl Api {
         if size < MIN_TABLE_BYTES || major != 0 {
             return Err(PluginLoadError::Version((major, minor), size));
         }
-        let api = Api { table, version: (major, minor) };
+        let api = Api { table, size, version: (major, minor) };
         if let Some((_, name)) = REQUIRED.iter().find(|f| !api.has(f.0)) {
             return Err(PluginLoadError::NoFunction(name));
         }
@@ -113,15 +120,15 @@ impl Api {
     }
     /// Returns true if the table has a function at this offset.
     fn has(&self, FunctionOffset(at): FunctionOffset) -> bool {
-        // SAFETY: `load` has checked that the table is aligned and large enough
-        unsafe { self.table.add(at).cast::<usize>().read() != 0 }
+        // SAFETY: the offset is in the table, which is aligned (checked by `load`)
+        at + size_of::<usize>() <= self.size && unsafe { self.table.add(at).cast::<usize>().read() != 0 }
     }
     /// Calls a function; an error is the plugin's message.
     ///
     /// # Safety
     /// `words` are the argument struct of this function, which returns an error, and everything
     /// that they point to lives until it returns.
-    unsafe fn call(&self, function: FunctionOffset, words: CallWords<'_>) -> Result<(), String> {
+    pub(super) unsafe fn call(&self, function: FunctionOffset, words: CallWords<'_>) -> Result<(), String> {
         let FunctionOffset(at) = function;
         if !self.has(function) {
             return Err(format!("the plugin has no function at byte {at} of its table"));
@@ -184,7 +191,7 @@ unsafe fn text_bytes<'a>(at: usize, len: usize) -> &'a [u8] {
 }
 
 /// A kind of object of a plugin.
-trait ObjectKind {
+pub(super) trait ObjectKind {
     /// The name of the kind in errors.
     const NAME: &'static str;
     /// The function that destroys an object.
@@ -192,7 +199,7 @@ trait ObjectKind {
 }
 macro_rules! object_kinds { ($($kind:ident $name:literal $destroy:ident;)*) => { $(
     #[derive(Debug)]
-    enum $kind {}
+    pub(super) enum $kind {}
     impl ObjectKind for $kind {
         const NAME: &'static str = $name;
         const DESTROY: FunctionOffset = $destroy;
@@ -207,10 +214,10 @@ object_kinds! {
 }
 
 /// A function that takes one object of kind `K`, and returns `N` words.
-struct ObjectGetter<K, const N: usize>(FunctionOffset, PhantomData<K>);
+pub(super) struct ObjectGetter<K, const N: usize>(FunctionOffset, PhantomData<K>);
 /// A function that takes one object of kind `K`, and returns the address and the length of a list
 /// of `T`, which lives as long as the object.
-struct ListGetter<K, T>(ObjectGetter<K, 2>, PhantomData<T>);
+pub(super) struct ListGetter<K, T>(ObjectGetter<K, 2>, PhantomData<T>);
 
 impl<K, const N: usize> ObjectGetter<K, N> {
     const fn at(offset: FunctionOffset) -> ObjectGetter<K, N> {
@@ -218,9 +225,13 @@ impl<K, const N: usize> ObjectGetter<K, N> {
     }
 }
 
-const GET_DEVICES: ListGetter<ClientKind, usize> = ListGetter(ObjectGetter::at(CLIENT_DEVICES), PhantomData);
-const GET_PLATFORM: ListGetter<ClientKind, u8> = ListGetter(ObjectGetter::at(CLIENT_PLATFORM), PhantomData);
-const GET_NUM_OUTPUTS: ObjectGetter<ExecutableKind, 1> = ObjectGetter::at(EXECUTABLE_OUTPUTS);
+pub(super) const GET_ALL_DEVICES: ListGetter<ClientKind, usize> =
+    ListGetter(ObjectGetter::at(CLIENT_ALL_DEVICES), PhantomData);
+pub(super) const GET_DEVICES: ListGetter<ClientKind, usize> =
+    ListGetter(ObjectGetter::at(CLIENT_DEVICES), PhantomData);
+pub(super) const GET_PLATFORM: ListGetter<ClientKind, u8> =
+    ListGetter(ObjectGetter::at(CLIENT_PLATFORM), PhantomData);
+pub(super) const GET_NUM_OUTPUTS: ObjectGetter<ExecutableKind, 1> = ObjectGetter::at(EXECUTABLE_OUTPUTS);
 const GET_UNLOADED: ObjectGetter<LoadedKind, 1> = ObjectGetter::at(LOADED_EXECUTABLE);
 const GET_TYPE: ObjectGetter<BufferKind, 1> = ObjectGetter::at(BUFFER_TYPE);
 const GET_DIMENSIONS: ListGetter<BufferKind, i64> =
@@ -228,21 +239,21 @@ const GET_DIMENSIONS: ListGetter<BufferKind, i64> =
 const AWAIT: ObjectGetter<EventKind, 0> = ObjectGetter::at(EVENT_AWAIT);
 
 /// A handle to an object of the plugin, which is destroyed when the handle is dropped.
-struct OwnedHandle<K: ObjectKind> {
-    api: Arc<Api>,
-    word: usize,
+pub(super) struct OwnedHandle<K: ObjectKind> {
+    pub(super) api: Arc<Api>,
+    pub(super) word: usize,
     kind: PhantomData<K>,
 }
 impl<K: ObjectKind> OwnedHandle<K> {
     /// Takes over an object of this kind that the plugin returned.
-    fn new(api: &Arc<Api>, word: usize) -> Result<OwnedHandle<K>, String> {
+    pub(super) fn new(api: &Arc<Api>, word: usize) -> Result<OwnedHandle<K>, String> {
         match word {
             0 => Err(format!("the plugin returned no {}", K::NAME)),
             word => Ok(OwnedHandle { api: api.clone(), word, kind: PhantomData }),
         }
     }
     /// Calls a function of this object, and returns its results.
-    fn get<const N: usize>(&self, getter: ObjectGetter<K, N>) -> Result<[usize; N], String> {
+    pub(super) fn get<const N: usize>(&self, getter: ObjectGetter<K, N>) -> Result<[usize; N], String> {
         let mut words = [0, 0, self.word, 0, 0];
         // SAFETY: the function takes an object of this kind and returns `N` words, at most two
         // (invariant of `ObjectGetter`, whose values are the constants above and `K::DESTROY`)
@@ -250,7 +261,12 @@ impl<K: ObjectKind> OwnedHandle<K> {
         Ok(std::array::from_fn(|k| words[3 + k]))
     }
     /// Copies a list of this object that has at most `max` elements; `what` names them.
-    fn list<T: Copy>(&self, getter: ListGetter<K, T>, max: usize, what: &str) -> Result<Vec<T>, String> {
+    pub(super) fn list<T: Copy>(
+        &self,
+        getter: ListGetter<K, T>,
+        max: usize,
+        what: &str,
+    ) -> Result<Vec<T>, String> {
         let [at, len] = self.get(getter.0)?;
         if len == 0 {
             return Ok(Vec::new());
@@ -275,100 +291,8 @@ impl<K: ObjectKind> fmt::Debug for OwnedHandle<K> {
     }
 }
 
-/// A client: the connection to the devices of a plugin.
-#[derive(Debug)]
-pub(super) struct RawClient {
-    owned: OwnedHandle<ClientKind>,
-    devices: Vec<usize>,
-    pub(super) platform: String,
-}
-
-impl RawClient {
-    /// Creates a client with the plugin's options.
-    pub(super) fn new(api: &Arc<Api>, options: &ClientOptions) -> Result<RawClient, String> {
-        // PJRT_NamedValue: size, extensions, name and its length, type, value, number of values
-        let named: Vec<[usize; 7]> = options
-            .iter()
-            .map(|(name, value)| {
-                let (kind, word, count) = match value {
-                    OptionValue::Text(text) => (0, address(text.as_ptr()), text.len()),
-                    OptionValue::Int(n) => (1, *n as usize, 1),
-                    OptionValue::IntList(list) => (2, address(list.as_ptr()), list.len()),
-                    OptionValue::Float(x) => (3, x.to_bits() as usize, 1),
-                    OptionValue::Bool(yes) => (4, usize::from(*yes), 1),
-                };
-                [56, 0, address(name.as_ptr()), name.len(), kind, word, count]
-            })
-            .collect();
-        let mut made = [0, 0, address(named.as_ptr()), named.len(), 0, 0, 0, 0, 0, 0, 0];
-        // SAFETY: these are PJRT_Client_Create_Args; the options live until the call returns
-        unsafe { api.call(CLIENT_CREATE, &mut made)? };
-        let owned = OwnedHandle::new(api, made[8])?;
-        let devices = owned.list(GET_DEVICES, MAX_DEVICES, "devices")?;
-        let platform = owned.list(GET_PLATFORM, MAX_TEXT_BYTES, "characters")?;
-        let platform = String::from_utf8_lossy(&platform).into_owned();
-        if devices.contains(&0) {
-            return Err("the plugin returned a list of devices with a null pointer".into());
-        }
-        Ok(RawClient { owned, devices, platform })
-    }
-    /// Returns the number of devices that this process may use.
-    pub(super) fn devices(&self) -> usize {
-        self.devices.len()
-    }
-    /// Returns the version of the plugin's interface, major and minor.
-    pub(super) fn version(&self) -> (i32, i32) {
-        self.owned.api.version
-    }
-    /// Compiles the text of a module; `options` is a serialised `CompileOptionsProto`.
-    pub(super) fn compile(&self, text: &str, options: &[u8]) -> Result<RawExecutable, String> {
-        let (api, format) = (&self.owned.api, "mlir");
-        let program = [48, 0, address(text.as_ptr()), text.len(), address(format.as_ptr()), format.len()];
-        let mut made =
-            [0, 0, self.owned.word, address(program.as_ptr()), address(options.as_ptr()), options.len(), 0];
-        // SAFETY: these are PJRT_Client_Compile_Args with a PJRT_Program; all of it lives until the
-        // call returns
-        unsafe { api.call(CLIENT_COMPILE, &mut made)? };
-        let mut made = RawExecutable { loaded: OwnedHandle::new(api, made[6])?, outputs: 0 };
-        [made.outputs] = made.unloaded()?.get(GET_NUM_OUTPUTS)?;
-        if made.outputs > MAX_RESULTS {
-            return Err(format!("the plugin returned an executable of {} results", made.outputs));
-        }
-        Ok(made)
-    }
-    /// Copies a row-major block of elements to a device; `kind` is a `PJRT_Buffer_Type`.
-    pub(super) fn put(
-        &self,
-        elements: &[u8],
-        kind: usize,
-        shape: &[usize],
-        device: usize,
-    ) -> Result<RawBuffer, String> {
-        let api = &self.owned.api;
-        let dims: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
-        let mut made = [0; 15];
-        made[2..7].copy_from_slice(&[
-            self.owned.word,
-            address(elements.as_ptr()),
-            kind,
-            address(dims.as_ptr()),
-            dims.len(),
-        ]);
-        // no strides, because the block is dense; the plugin reads the bytes during the call only
-        // (semantics 0)
-        made[10] = self.devices[device];
-        // SAFETY: these are PJRT_Client_BufferFromHostBuffer_Args; the elements and sizes live
-        // until the call returns, and the plugin reads them only until then (semantics 0). The
-        // caller of `put` passes as many elements as `shape` has
-        unsafe { api.call(BUFFER_FROM_HOST, &mut made)? };
-        let buffer = OwnedHandle::new(api, made[14]);
-        await_event(api, made[13])?;
-        Ok(RawBuffer(buffer?))
-    }
-}
-
 /// Waits for an event and destroys it.
-fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
+pub(super) fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
     if event == 0 {
         return Ok(());
     }
@@ -378,13 +302,15 @@ fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
 /// A compiled module, loaded onto its devices.
 #[derive(Debug)]
 pub(super) struct RawExecutable {
-    loaded: OwnedHandle<LoadedKind>,
+    pub(super) loaded: OwnedHandle<LoadedKind>,
     pub(super) outputs: usize,
+    /// The number of processes that run it together; 0 if the client has only this one.
+    pub(super) processes: usize,
 }
 
 impl RawExecutable {
     /// Returns a handle to the compiled module without its devices.
-    fn unloaded(&self) -> Result<OwnedHandle<ExecutableKind>, String> {
+    pub(super) fn unloaded(&self) -> Result<OwnedHandle<ExecutableKind>, String> {
         let [word] = self.loaded.get(GET_UNLOADED)?;
         OwnedHandle::new(&self.loaded.api, word)
     }
@@ -434,6 +360,16 @@ impl RawExecutable {
         let mut options = [0usize; 18];
         options[0] = size_of_val(&options);
         options[7..9].copy_from_slice(&[address(kept.as_ptr()), kept.len()]);
+        // the runs of the processes that take part, so that XLA knows which ones it waits for
+        let ranks: Vec<i32> = (0..self.processes as i32).collect();
+        let incarnations: Vec<u64> = (0..self.processes).map(incarnation).collect();
+        if self.processes > 0 {
+            options[11..14].copy_from_slice(&[
+                ranks.len(),
+                address(ranks.as_ptr()),
+                address(incarnations.as_ptr()),
+            ]);
+        }
         let mut words = [
             0,
             0,
@@ -464,7 +400,7 @@ impl RawExecutable {
 
 /// A block of elements on one device.
 #[derive(Debug)]
-pub(super) struct RawBuffer(OwnedHandle<BufferKind>);
+pub(super) struct RawBuffer(pub(super) OwnedHandle<BufferKind>);
 
 impl RawBuffer {
     /// Returns the `PJRT_Buffer_Type` of the elements.

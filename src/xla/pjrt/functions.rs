@@ -32,5 +32,12 @@ required_functions! {
     BUFFER_TO_HOST = 600 "PJRT_Buffer_ToHostBuffer";
 }
 pub(super) const EXECUTABLE_OPTIMIZED: FunctionOffset = FunctionOffset(424);
+// the functions for clients of several processes
+pub(super) const CLIENT_ALL_DEVICES: FunctionOffset = FunctionOffset(160);
+pub(super) const DESCRIPTION_ID: FunctionOffset = FunctionOffset(224);
+pub(super) const DESCRIPTION_PROCESS: FunctionOffset = FunctionOffset(232);
+pub(super) const DEVICE_DESCRIPTION: FunctionOffset = FunctionOffset(272);
+/// `PJRT_Client_UpdateGlobalProcessInfo`, since 0.73.
+pub(super) const CLIENT_UPDATE_PROCESSES: FunctionOffset = FunctionOffset(944);
 /// The minimum size of the table in bytes, which includes the last of these functions.
 pub(super) const MIN_TABLE_BYTES: usize = 608;

@@ -29,20 +29,31 @@
 compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have");
 
 mod api;
+mod callbacks;
 mod client_options;
+mod cluster_client;
+mod executable;
 mod functions;
+mod gather;
 mod hlo;
 mod proto;
+mod raw_client;
 
+use callbacks::KeyValueStore;
 pub use client_options::{ClientOptions, OptionValue, PLUGIN_OPTIONS};
+pub(crate) use cluster_client::plugin_version;
+pub use executable::{DeviceBuffer, LoadedExecutable};
 pub use hlo::XlaCollective;
 #[cfg(fuzzing)]
 pub use hlo::fuzz_hlo_module;
 
-use crate::core::{DType, Error, ErrorKind, Fault, Result, Shape};
+use crate::cluster::ProcessGroup;
+use crate::core::{DType, Error, ErrorKind, Fault, Result, SourceLocation};
 use api::PluginLoadError;
 use client_options::{is_out_of_memory, out_of_memory_help};
+use raw_client::RawClient;
 use std::cell::Cell;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -128,12 +139,15 @@ fn update_transfers(one: impl FnOnce(&mut Transfers)) {
 /// A connection of this process to the devices of a plugin. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct Client {
-    inner: Arc<api::RawClient>,
+    inner: Arc<RawClient>,
     path: Arc<Path>,
     /// A lock that is held while a module runs.
     /// Two modules that communicate would deadlock if they started in different orders on their
     /// devices.
     run_lock: Arc<Mutex<()>>,
+    /// The processes of the client; `None` if there is only this one.
+    group: Option<Arc<ProcessGroup>>,
+    gathers: Arc<gather::GatherModules>,
 }
 
 impl Client {
@@ -159,15 +173,10 @@ impl Client {
     /// }
     /// ```
     pub fn from_env(devices: usize) -> Result<Client> {
-        let Some(path) = std::env::var_os(PLUGIN).filter(|p| !p.is_empty()) else {
-            let fault = fault!(Data, "{PLUGIN} is not set, so there is no XLA to run on").help(format!(
-                "name a plugin that exports `GetPjrtApi`: `{PLUGIN}=/path/to/pjrt_c_api_cpu_plugin.so`"
-            ));
-            return Err(op_error("pjrt::Client", fault));
-        };
+        let path = plugin_path()?;
         // SAFETY: the environment of the process names the library; the user who sets the variable
         // guarantees that it is a PJRT plugin that is sound to load
-        unsafe { Client::load_with(PathBuf::from(path), devices, &ClientOptions::from_env()?) }
+        unsafe { Client::load_with(path, devices, &ClientOptions::from_env()?) }
     }
     /// Loads the plugin file at `path` and returns a client with at least `devices` devices.
     ///
@@ -213,25 +222,31 @@ impl Client {
         let api = unsafe { load_api(&path) }.map_err(|fault| op_error(op, fault))?;
         let count = OptionValue::Int(i64::try_from(devices).unwrap_or(i64::MAX));
         // other than CPU plugins reject the option because of its name, so try again without it
-        let made = api::RawClient::new(&api, &options.clone().with("cpu_device_count", count))
-            .or_else(|_| api::RawClient::new(&api, options))
+        let made = RawClient::new(&api, &options.clone().with("cpu_device_count", count), None)
+            .or_else(|_| RawClient::new(&api, options, None))
             .map_err(|words| {
                 let fault = fault!(Device, "{} has no devices: {words}", path.display())
                     .help("run where its devices are, or name a plugin for CPUs")
                     .help(out_of_memory_help());
                 op_error(op, fault)
             })?;
-        if made.devices() < devices {
-            let has = crate::core::diagnostic::pluralize(made.devices(), "device");
+        if made.devices.len() < devices {
+            let has = crate::core::diagnostic::pluralize(made.devices.len(), "device");
             let fault =
                 fault!(Mesh, "{} ({}) has {has}, but {devices} are needed", path.display(), made.platform);
             return Err(op_error(op, fault.help("use a mesh with no more devices than the plugin has")));
         }
-        Ok(Client { inner: Arc::new(made), path, run_lock: Arc::default() })
+        Ok(Client {
+            inner: Arc::new(made),
+            path,
+            run_lock: Arc::default(),
+            group: None,
+            gathers: Arc::default(),
+        })
     }
-    /// Returns the number of devices.
+    /// Returns the number of devices, of all processes.
     pub fn devices(&self) -> usize {
-        self.inner.devices()
+        self.inner.devices.len()
     }
     /// Returns the plugin's name of its platform: `cpu`, `cuda`, `tpu`.
     pub fn platform(&self) -> &str {
@@ -247,23 +262,57 @@ impl Client {
     /// bfloat16 values are rounded after each operation, as in this crate; XLA's default keeps some
     /// intermediate values in float32.
     ///
-    /// # Errors
-    /// The client has fewer devices, or XLA rejects the module; the error contains XLA's message.
+    /// All processes of a client compile the same modules in the same order.
+    ///
+    /// # Errors The client has fewer devices, or XLA rejects the module; the error contains XLA's
+    /// message. If there are several processes: another one compiles another module, or is gone.
+    #[track_caller]
     pub fn compile(&self, text: &str, devices: usize) -> Result<LoadedExecutable> {
+        self.compile_at(text, devices, Location::caller())
+    }
+    /// Compiles like [`compile`](Client::compile), for the user's call at `location`.
+    pub(crate) fn compile_at(
+        &self,
+        text: &str,
+        devices: usize,
+        location: SourceLocation,
+    ) -> Result<LoadedExecutable> {
         let op = "pjrt::Client::compile";
         if devices == 0 || devices > self.devices() {
             let has = crate::core::diagnostic::pluralize(self.devices(), "device");
             let fault = fault!(Mesh, "a module for {devices} devices, but {} has {has}", self.path.display());
             return Err(op_error(op, fault.help("pass the mesh's number of devices to `Client::from_env`")));
         }
-        let proto = proto::compile_options(devices, &[("xla_allow_excess_precision", false)]);
+        if self.inner.has_processes() && devices != self.devices() {
+            let fault = fault!(
+                Mesh,
+                "a module for {devices} devices, but the processes have {} together, and all of them run it",
+                self.devices()
+            );
+            return Err(op_error(op, fault.help("use a mesh of all devices: `cluster.devices()`")));
+        }
+        let ids: Vec<i64> = match self.inner.has_processes() {
+            true => self.inner.devices.iter().map(|device| device.id).collect(),
+            false => Vec::new(),
+        };
+        let proto = proto::compile_options(devices, &ids, &[("xla_allow_excess_precision", false)]);
+        let name = self.agree_on_module(text, &proto, location)?;
         let inner = self.inner.compile(text, &proto).map_err(|words| {
-            if is_out_of_memory(&words) {
-                return plugin_error(op, "the memory of a device is full", &words);
-            }
-            op_error(op, fault!(Unsupported, "XLA rejected the module: {words}"))
+            let error = match is_out_of_memory(&words) {
+                true => plugin_error(op, "the memory of a device is full", &words),
+                false => op_error(op, fault!(Unsupported, "XLA rejected the module: {words}")),
+            };
+            self.explain(error, op, location, false)
         })?;
-        Ok(LoadedExecutable { inner, client: self.clone(), devices, hlo_module: OnceLock::new() })
+        let own = self.inner.own.iter().copied().filter(|device| *device < devices).collect();
+        Ok(LoadedExecutable {
+            inner: Arc::new(inner),
+            client: self.clone(),
+            name,
+            devices,
+            own,
+            hlo_module: OnceLock::new(),
+        })
     }
     /// Copies a block of elements to the device with index `device`.
     ///
@@ -284,6 +333,10 @@ impl Client {
             let last = self.devices().saturating_sub(1);
             return Err(at(fault!(Mesh, "there is no device {device}: the last one is {last}")));
         }
+        if !self.inner.own.contains(&device) {
+            let owner = self.inner.devices[device].process;
+            return Err(at(fault!(Mesh, "device {device} is one of process {owner}, which copies to it")));
+        }
         ty.check_addressable().map_err(at)?;
         if elements.len() != ty.nbytes() {
             let message = format!("{ty} takes {} bytes, and {} are given", ty.nbytes(), elements.len());
@@ -299,6 +352,16 @@ impl Client {
     pub(crate) fn is_same(&self, other: &Client) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
+}
+
+/// Returns the path of the plugin that the environment names.
+fn plugin_path() -> Result<PathBuf> {
+    std::env::var_os(PLUGIN).filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| {
+        let fault = fault!(Data, "{PLUGIN} is not set, so there is no XLA to run on").help(format!(
+            "name a plugin that exports `GetPjrtApi`: `{PLUGIN}=/path/to/pjrt_c_api_cpu_plugin.so`"
+        ));
+        op_error("pjrt::Client", fault)
+    })
 }
 
 /// Returns the function table of the plugin in a file; each plugin is loaded once.
@@ -349,213 +412,4 @@ unsafe fn load_api(path: &Path) -> Result<Arc<api::Api>, Fault> {
     let api = Arc::new(api);
     list.push((full_path, api.clone()));
     Ok(api)
-}
-
-/// A module that is compiled for several devices of a [`Client`].
-#[derive(Debug)]
-pub struct LoadedExecutable {
-    inner: api::RawExecutable,
-    client: Client,
-    devices: usize,
-    /// The data read from the compiled module, once it has been requested.
-    hlo_module: OnceLock<Option<hlo::HloModule>>,
-}
-
-impl LoadedExecutable {
-    /// Returns the number of devices that the module runs on.
-    pub fn devices(&self) -> usize {
-        self.devices
-    }
-    /// Returns the number of results of the module on each device.
-    pub(crate) fn num_results(&self) -> usize {
-        self.inner.outputs
-    }
-    /// Runs the module and waits until it is complete.
-    ///
-    /// `arguments[d]` has the blocks of all arguments for device `d`, in order; the results have
-    /// the same form. Buffers of arguments that the module donates lose their contents. Threads
-    /// that run modules of one client run them one after another.
-    ///
-    /// # Errors
-    /// There is not one list per device, the lists differ in length, a buffer belongs to another
-    /// device or client, or a block's type differs from that of the module's parameter. (If the
-    /// plugin does not report the parameters, it compares sizes in bytes, and the error is its
-    /// message.)
-    pub fn run(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<Vec<Vec<DeviceBuffer>>> {
-        if let (Some(given), Some(takes)) =
-            (arguments.first(), self.hlo_module().and_then(|m| m.parameters.as_ref()))
-        {
-            let op = "pjrt::LoadedExecutable::run";
-            if given.len() != takes.len() {
-                let takes = crate::core::diagnostic::pluralize(takes.len(), "argument");
-                let message = format!("the module takes {takes}, and {} are given", given.len());
-                return Err(op_error(op, fault(ErrorKind::Data, message)));
-            }
-            for (k, (b, (dtype, shape))) in given.iter().zip(takes).enumerate() {
-                if (b.dtype, &b.shape) != (*dtype, shape) {
-                    let kind = if b.dtype == *dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
-                    let (given, wanted) = (b.dtype.array_type(&b.shape), dtype.array_type(shape));
-                    let message =
-                        format!("argument {k} is {given}; on each device the module takes {wanted}");
-                    return Err(Error::new(fault(kind, message), op, vec![given.to_string()], None));
-                }
-            }
-        }
-        self.run_without_donating(arguments, &[])
-    }
-    /// Returns the collectives of the compiled module, in order; one in a loop counts once.
-    ///
-    /// Returns `None` if the plugin does not return the optimised module.
-    ///
-    /// ```
-    /// use atmesh::pjrt::Client;
-    /// # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
-    /// #     return Ok(());
-    /// # }
-    /// let text = r#"module {
-    ///   sdy.mesh @m = <["X"=4]>
-    ///   func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"X"}]>})
-    ///       -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{}]>}) {
-    ///     return %x : tensor<8xf32>
-    ///   }
-    /// }"#;
-    /// let gather = Client::from_env(4)?.compile(text, 4)?;
-    /// let all = gather.collectives().expect("a plugin that returns the optimised module");
-    /// assert_eq!(all[0].to_string(), "all-gather float32[8] among 4 devices");
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    pub fn collectives(&self) -> Option<&[XlaCollective]> {
-        self.hlo_module().map(|module| &*module.collectives)
-    }
-    fn hlo_module(&self) -> Option<&hlo::HloModule> {
-        let read = || self.inner.optimized().ok().and_then(|(form, code)| hlo::read(&form, &code));
-        self.hlo_module.get_or_init(read).as_ref()
-    }
-    /// Runs the module, but does not donate the arguments with the indices `kept`.
-    pub(crate) fn run_without_donating(
-        &self,
-        arguments: &[Vec<&DeviceBuffer>],
-        kept: &[i64],
-    ) -> Result<Vec<Vec<DeviceBuffer>>> {
-        let op = "pjrt::LoadedExecutable::run";
-        let reject = |kind, message: String| Err(op_error(op, fault(kind, message)));
-        if arguments.len() != self.devices {
-            let message =
-                format!("arguments of {} devices, but it runs on {}", arguments.len(), self.devices);
-            return reject(ErrorKind::Mesh, message);
-        }
-        for (d, list) in arguments.iter().enumerate() {
-            if list.len() != arguments[0].len() {
-                let message =
-                    format!("device {d} has {} arguments, device 0 has {}", list.len(), arguments[0].len());
-                return reject(ErrorKind::Data, message);
-            }
-            for (k, b) in list.iter().enumerate() {
-                if !b.client.is_same(&self.client) {
-                    return reject(
-                        ErrorKind::Mesh,
-                        format!("argument {k} on device {d} is of another client"),
-                    );
-                }
-                if b.device != d {
-                    return reject(
-                        ErrorKind::Mesh,
-                        format!("argument {k} of device {d} is on device {}", b.device),
-                    );
-                }
-                let first = arguments[0][k];
-                if (b.dtype, &b.shape) != (first.dtype, &first.shape) {
-                    let message = format!(
-                        "argument {k} is {} on device {d} and {} on device 0",
-                        b.dtype.array_type(&b.shape),
-                        first.dtype.array_type(&first.shape)
-                    );
-                    return reject(ErrorKind::Shape, message);
-                }
-            }
-        }
-        let inner: Vec<Vec<&api::RawBuffer>> =
-            arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
-        let turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let results =
-            self.inner.run(&inner, kept).map_err(|words| plugin_error(op, "XLA did not run it", &words))?;
-        drop(turn);
-        let held = |(device, list): (usize, Vec<api::RawBuffer>)| {
-            if list.len() != self.inner.outputs {
-                return Err(plugin_error(
-                    op,
-                    "XLA ran it",
-                    &format!("device {device} has {} results", list.len()),
-                ));
-            }
-            list.into_iter().map(|b| self.wrap_result(device, b)).collect()
-        };
-        results.into_iter().enumerate().map(held).collect()
-    }
-    fn wrap_result(&self, device: usize, inner: api::RawBuffer) -> Result<DeviceBuffer> {
-        let op = "pjrt::LoadedExecutable::run";
-        let failed = |words: String| plugin_error(op, "the type of a result cannot be read", &words);
-        let kind = inner.kind().map_err(failed)?;
-        let shape = inner.shape().map_err(failed)?;
-        let Some((dtype, _)) = BUFFER_TYPES.iter().find(|k| k.1 == kind) else {
-            let message = format!(
-                "a result has element type {kind} of the PJRT interface, which atmesh does not support"
-            );
-            return Err(op_error(op, fault(ErrorKind::Dtype, message)));
-        };
-        Ok(DeviceBuffer { inner, dtype: *dtype, shape: shape.into(), device, client: self.client.clone() })
-    }
-}
-
-/// A block of elements on a device of a [`Client`]. Its memory is freed when it is dropped.
-#[derive(Debug)]
-pub struct DeviceBuffer {
-    inner: api::RawBuffer,
-    dtype: DType,
-    shape: Shape,
-    device: usize,
-    client: Client,
-}
-
-impl DeviceBuffer {
-    /// Returns the element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-    /// Returns the shape.
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-    /// Returns the index of the device.
-    pub fn device(&self) -> usize {
-        self.device
-    }
-    /// Copies the elements to the host, in row-major order and in the machine's byte order.
-    ///
-    /// Returns an error if the block has been donated.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        let len = self.dtype.array_type(&self.shape).nbytes();
-        let mut bytes = crate::exec::runtime::try_vec_with_capacity(len)
-            .map_err(|fault| op_error("pjrt::DeviceBuffer::read", fault))?;
-        bytes.resize(len, 0);
-        self.read_into(&mut bytes)?;
-        Ok(bytes)
-    }
-    /// Copies the elements to a slice, which must have exactly their size in bytes.
-    ///
-    /// The order is that of [`read`](DeviceBuffer::read).
-    pub fn read_into(&self, to: &mut [u8]) -> Result<()> {
-        let op = "pjrt::DeviceBuffer::read";
-        let ty = self.dtype.array_type(&self.shape);
-        if to.len() != ty.nbytes() {
-            let message = format!("{ty} takes {} bytes, but the slice has {}", ty.nbytes(), to.len());
-            return Err(Error::new(fault(ErrorKind::Shape, message), op, vec![ty.to_string()], None));
-        }
-        if to.is_empty() {
-            return Ok(());
-        }
-        self.inner.read(to).map_err(|words| plugin_error(op, &format!("{ty} cannot be read"), &words))?;
-        update_transfers(|t| t.from_devices += 1);
-        Ok(())
-    }
 }

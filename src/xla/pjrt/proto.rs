@@ -96,19 +96,40 @@ messages! {
         num_replicas: i64 = [int64, tag = "4"],
         num_partitions: i64 = [int64, tag = "5"],
         use_spmd_partitioning: bool = [bool, tag = "6"],
+        device_assignment: Option<DeviceAssignmentProto> = [message, optional, tag = "9"],
         use_shardy_partitioner: bool = [bool, tag = "19"],
     }
+
+    /// The devices of a module: a list for each partition, with one device for each replica.
+    DeviceAssignmentProto {
+        replica_count: i32 = [int32, tag = "1"],
+        computation_count: i32 = [int32, tag = "2"],
+        computation_devices: Vec<ComputationDeviceProto> = [message, repeated, tag = "3"],
+    }
+    ComputationDeviceProto { replica_device_ids: Vec<i64> = [int64, repeated, tag = "1"], }
 
     /// The value of a flag of XLA.
     OptionOverrideProto { bool_field: Option<bool> = [bool, optional, tag = "2"], }
 }
 
 /// Encodes the options for one replica, a number of Shardy partitions, and flags of XLA.
-pub(super) fn compile_options(partitions: usize, flags: &[(&str, bool)]) -> Vec<u8> {
+///
+/// Partition `k` is on the device with the id `ids[k]`; if there are none, on the client's device
+/// with index `k`.
+pub(super) fn compile_options(partitions: usize, ids: &[i64], flags: &[(&str, bool)]) -> Vec<u8> {
+    let assignment = DeviceAssignmentProto {
+        replica_count: 1,
+        computation_count: ids.len() as i32,
+        computation_devices: ids
+            .iter()
+            .map(|id| ComputationDeviceProto { replica_device_ids: vec![*id] })
+            .collect(),
+    };
     let build = ExecutableBuildOptionsProto {
         num_replicas: 1,
         num_partitions: partitions as i64,
         use_spmd_partitioning: true,
+        device_assignment: (!ids.is_empty()).then_some(assignment),
         use_shardy_partitioner: true,
     };
     let flag = |(name, on): &(&str, bool)| (name.to_string(), OptionOverrideProto { bool_field: Some(*on) });
@@ -125,9 +146,15 @@ mod tests {
 
     #[test]
     fn options_are_the_bytes_of_their_message() {
-        assert_eq!(compile_options(8, &[]), [0x1a, 9, 0x20, 1, 0x28, 8, 0x30, 1, 0x98, 1, 1]);
+        assert_eq!(compile_options(8, &[], &[]), [0x1a, 9, 0x20, 1, 0x28, 8, 0x30, 1, 0x98, 1, 1]);
         // 200 takes two bytes
-        assert_eq!(compile_options(200, &[]), [0x1a, 10, 0x20, 1, 0x28, 200, 1, 0x30, 1, 0x98, 1, 1]);
-        assert_eq!(compile_options(1, &[("f", false)])[11..], [0x3a, 7, 0x0a, 1, b'f', 0x12, 2, 0x10, 0]);
+        assert_eq!(compile_options(200, &[], &[]), [0x1a, 10, 0x20, 1, 0x28, 200, 1, 0x30, 1, 0x98, 1, 1]);
+        assert_eq!(
+            compile_options(1, &[], &[("f", false)])[11..],
+            [0x3a, 7, 0x0a, 1, b'f', 0x12, 2, 0x10, 0]
+        );
+        // the device assignment is field 9: [1, 2, [[5], [6]]]
+        let assignment = [0x4a, 14, 0x08, 1, 0x10, 2, 0x1a, 3, 0x0a, 1, 5, 0x1a, 3, 0x0a, 1, 6];
+        assert_eq!(compile_options(2, &[5, 6], &[])[8..24], assignment);
     }
 }

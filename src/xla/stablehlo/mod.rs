@@ -25,12 +25,16 @@ mod syntax;
 mod writer;
 
 pub use shardings::Annotate;
+#[cfg(feature = "xla")]
+pub(crate) use syntax::tensor;
 
 use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, Scalar};
 use crate::ir::program::{Input, Placement, Program};
 use shardings::{UnevenPolicy, mesh_name};
 use std::fmt::Write;
-use syntax::{list, quoted, tensor};
+#[cfg(not(feature = "xla"))]
+use syntax::tensor;
+use syntax::{list, quoted};
 use writer::{Ssa, Writer};
 
 /// The result of writing one operation.

@@ -25,7 +25,7 @@ pub(super) fn dtype(d: DType) -> &'static str {
 }
 
 /// Formats a tensor type, such as `tensor<8x4xf32>`.
-pub(super) fn tensor(d: DType, shape: &[usize]) -> String {
+pub(crate) fn tensor(d: DType, shape: &[usize]) -> String {
     let dims: String = shape.iter().map(|n| format!("{n}x")).collect();
     format!("tensor<{dims}{}>", dtype(d))
 }

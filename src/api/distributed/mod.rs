@@ -1,0 +1,235 @@
+//! One program in several processes.
+//!
+//! The same program is started several times, by a launcher such as `mpirun` or `srun`, or by hand
+//! in several shells. [`init`] joins the processes. A process that does not arrive, differs from
+//! the others, or dies is named in the error of every other process.
+//!
+//! Launchers are found in this order: `ATMESH_PROCESS=1/4` (rank and number of processes) with
+//! `ATMESH_COORDINATOR=host:port`; steps of SLURM; Open MPI; MPICH and Intel MPI; `torchrun`.
+//! [`Options`] replaces what they say.
+//!
+//! With the feature `xla` and a plugin for several processes, `Cluster::client` runs modules on the
+//! devices of all processes. Arrays are those of one process: each process has its own.
+
+pub use crate::cluster::Options;
+
+use crate::cluster::{Membership, join_group};
+use crate::core::{Error, Result, SourceLocation};
+#[cfg(feature = "xla")]
+use crate::xla::pjrt::{Client, PLUGIN};
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
+
+/// The location at which this process has joined a cluster.
+static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
+
+/// Joins the other processes of this program, as the launcher describes them.
+///
+/// Without a launcher there is one process: nothing is started, and nothing becomes slower. A
+/// program calls it once, first of all, and keeps the [`Cluster`] until its end.
+///
+/// Process 0 serves a small store over TCP, to which all processes connect. While processes are
+/// missing, process 0 reports them on stderr every 5 seconds.
+///
+/// ```
+/// let cluster = atmesh::distributed::init()?;
+/// println!("process {} of {}", cluster.process(), cluster.processes());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
+/// # Errors
+/// The environment does not describe a process, the address of process 0 is in use or is not
+/// reached, the processes differ in their number or version, two have the same rank, some do not
+/// join in time, or this process has joined already.
+#[track_caller]
+pub fn init() -> Result<Cluster> {
+    init_at(&Options::default(), Location::caller())
+}
+
+/// Joins the other processes like [`init`], with options that replace those of the environment.
+///
+/// ```no_run
+/// use atmesh::distributed::{Options, init_with};
+/// let cluster = init_with(Options::default().process(1, 4).coordinator("node1:5000"))?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`init`].
+#[track_caller]
+pub fn init_with(options: Options) -> Result<Cluster> {
+    init_at(&options, Location::caller())
+}
+
+fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
+    let mut joined_at = JOINED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(first) = *joined_at {
+        let fault = fault!(Data, "this process has joined its cluster already")
+            .help("call `distributed::init` once, and pass the `Cluster` on");
+        let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
+        return Err(error.related(first, "it joined here"));
+    }
+    let membership = join_group(options, shared_properties, location)?;
+    #[cfg(feature = "xla")]
+    let client = create_client(&membership).map_err(|e| e.with_location("distributed::init", location))?;
+    *joined_at = Some(location);
+    Ok(Cluster {
+        membership,
+        #[cfg(feature = "xla")]
+        client,
+    })
+}
+
+/// Returns the properties that all processes must have in common.
+fn shared_properties() -> Result<Vec<(&'static str, String)>> {
+    Ok(vec![
+        ("atmesh", env!("CARGO_PKG_VERSION").to_string()),
+        #[cfg(feature = "xla")]
+        ("the PJRT C API", crate::xla::pjrt::plugin_version()?),
+    ])
+}
+
+/// Creates the client of all processes, if the environment names a plugin.
+#[cfg(feature = "xla")]
+fn create_client(membership: &Membership) -> Result<Option<Client>> {
+    let Some(group) = membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some()) else {
+        return Ok(None);
+    };
+    Client::for_cluster(membership, group).map(Some).inspect_err(|_| {
+        group.leave(Some("it has no client of the plugin".into()));
+    })
+}
+
+/// The processes that run this program together. [`init`] returns it.
+///
+/// When it is dropped, this process leaves in order; process 0 leaves last. A process that ends
+/// otherwise counts as gone, and every other process receives an error that names it.
+pub struct Cluster {
+    membership: Membership,
+    #[cfg(feature = "xla")]
+    client: Option<Client>,
+}
+
+impl Cluster {
+    /// Returns the rank of this process: 0 for the first one.
+    pub fn process(&self) -> usize {
+        self.membership.process
+    }
+    /// Returns the number of processes.
+    pub fn processes(&self) -> usize {
+        self.membership.processes
+    }
+    /// Returns the rank among the processes on this host, which selects the devices of a host.
+    pub fn local_process(&self) -> usize {
+        self.membership.local_process
+    }
+    /// Returns the number of devices of all processes, which a mesh of all of them has.
+    ///
+    /// Without a plugin, each process has as many as its options say: 1 by default.
+    ///
+    /// ```
+    /// use atmesh::distributed::{Options, init_with};
+    /// let cluster = init_with(Options::default().devices(8))?;
+    /// assert_eq!((cluster.devices(), cluster.local_devices()), (8, 8));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn devices(&self) -> usize {
+        #[cfg(feature = "xla")]
+        if let Some(client) = &self.client {
+            return client.devices();
+        }
+        self.membership.group.as_ref().map_or(self.local_devices(), |group| group.devices())
+    }
+    /// Returns the number of devices of this process.
+    pub fn local_devices(&self) -> usize {
+        #[cfg(feature = "xla")]
+        if let Some(client) = &self.client {
+            return client.own_devices().len();
+        }
+        self.membership.devices.unwrap_or(1)
+    }
+    /// Returns the client that has the devices of all processes. (Feature `xla`.)
+    ///
+    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set.
+    #[cfg(feature = "xla")]
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+    /// Waits until all processes have come to this barrier.
+    ///
+    /// The names are compared: a process at another barrier, or in another call, is an error.
+    ///
+    /// ```
+    /// let cluster = atmesh::distributed::init()?;
+    /// cluster.barrier("all files are written")?;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A process is gone, has ended, or is in another call.
+    #[track_caller]
+    pub fn barrier(&self, name: &str) -> Result<()> {
+        let Some(group) = &self.membership.group else { return Ok(()) };
+        group.meet(&format!("barrier `{name}`"), &[], (None, &[]), Location::caller()).map(drop)
+    }
+    /// Returns the bytes of process 0, in every process. The others pass any bytes.
+    ///
+    /// ```
+    /// let cluster = atmesh::distributed::init()?;
+    /// let seed = if cluster.process() == 0 { vec![42] } else { Vec::new() };
+    /// assert_eq!(cluster.broadcast(&seed)?, [42]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A process is gone, has ended, or is in another call; or there are more than 63 MiB.
+    #[track_caller]
+    pub fn broadcast(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        match &self.membership.group {
+            Some(group) => group.meet("broadcast", &[], (Some(0), bytes), Location::caller()),
+            None => Ok(bytes.to_vec()),
+        }
+    }
+    /// Returns an error if the cluster cannot go on, such as after the death of a process.
+    ///
+    /// It sends no message. Loops of host code call it to end with the other processes.
+    ///
+    /// ```
+    /// let cluster = atmesh::distributed::init()?;
+    /// for _ in 0..3 {
+    ///     // … a part of the work …
+    ///     cluster.check()?;
+    /// }
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A process is gone, or processes have made different calls.
+    #[track_caller]
+    pub fn check(&self) -> Result<()> {
+        match self.membership.group.as_ref().and_then(|group| group.fault()) {
+            Some(fault) => Err(Error::new(fault, "Cluster::check", Vec::new(), Some(Location::caller()))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // a plugin may exchange a last word with the other processes
+        #[cfg(feature = "xla")]
+        drop(self.client.take());
+        if let Some(group) = &self.membership.group {
+            group.leave(None);
+        }
+    }
+}
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.membership.group {
+            Some(group) => fmt::Debug::fmt(group, f),
+            None => f.write_str("process 0 of 1"),
+        }
+    }
+}
