@@ -39,6 +39,10 @@ impl Client {
         // guarantees that it is a PJRT plugin that is sound to load
         let api = unsafe { load_api(&path) }.map_err(|fault| op_error(op, fault))?;
         let made = create(&api, &options, cluster, group.clone()).map_err(|words| {
+            // plugins do not all repeat the reason of a failed callback
+            if let Some(fault) = group.fault() {
+                return op_error(op, fault);
+            }
             let fault = fault!(
                 Device,
                 "{} has no client of {} processes: {words}",

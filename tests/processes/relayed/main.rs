@@ -423,6 +423,18 @@ fn a_plugin_of_one_process_is_an_error() {
             "{error}"
         );
     }
+    // only in process 1: the others wait for its devices
+    let Some(relay) = relay() else { return };
+    let port = free_port();
+    let plugin_of = |k: usize| if k == 1 { vec![("ATMESH_PJRT_PLUGIN", plugin.clone())] } else { vec![] };
+    let started = now_ms();
+    let all = (0..3)
+        .map(|k| Process::start("join", &[variables(k, 3, port), relay.clone(), plugin_of(k)].concat()));
+    for (k, ended) in wait_all(all.collect(), LIMIT).iter().enumerate().filter(|(k, _)| *k != 1) {
+        let (time, error) = ended.error();
+        assert!(error.contains("process 1 (") && error.contains("is gone: it has no client"), "{k}: {error}");
+        assert!(time - started < 10_000, "{error}");
+    }
     // another plugin in one process
     let start = |k: usize, more| Process::start("join", &[variables(k, 2, 1), more].concat());
     let port = free_port();
