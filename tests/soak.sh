@@ -13,6 +13,7 @@ ATMESH_SOAK=1 BYTES_MOVED_VARIANTS=2 DEGENERATE=8 FIXITS=4000 cargo test -q "${p
 ATMESH_SOAK=1 cargo test -q -p atmesh_linalg
 ATMESH_SOAK=1 cargo test -q --features safetensors --test safetensors -- killed:: char_gpt::
 ATMESH_SOAK=1 cargo test -q --test training a_million_draws
+ATMESH_SOAK=1 cargo test -q --test processes
 DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do

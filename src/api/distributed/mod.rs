@@ -8,8 +8,20 @@
 //! `ATMESH_COORDINATOR=host:port`; steps of SLURM; Open MPI; MPICH and Intel MPI; `torchrun`.
 //! [`Options`] replaces what they say.
 //!
-//! With the feature `xla` and a plugin for several processes, `Cluster::client` runs modules on the
-//! devices of all processes. Arrays are those of one process: each process has its own.
+//! # Arrays stay within one process
+//!
+//! Joining does not change what an [`Array`](crate::Array), a [`Mesh`](crate::mesh::Mesh) or
+//! [`jit`](crate::jit) does: no array is sharded over several processes. Each process computes its
+//! own arrays on its own devices, on any engine, as if it were alone. After [`init`], processes can
+//!
+//! - wait for each other: [`Cluster::barrier`];
+//! - receive bytes of process 0: [`Cluster::broadcast`];
+//! - learn of the death of another one: [`Cluster::check`], and the error of every other call;
+//! - with the feature `xla` and a plugin for several processes (such as that of CUDA), compile and
+//!   run StableHLO modules together on the devices of all of them, block by block:
+//!   `Cluster::client`, and `Client::compile`, `put`, `run` and `gather` in
+//!   `atmesh::pjrt`. Plugins for CPUs have the devices of one process only, so
+//!   [`init`] returns an error if `ATMESH_PJRT_PLUGIN` names one and there are several processes.
 
 pub use crate::cluster::Options;
 
@@ -26,8 +38,9 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 
 /// Joins the other processes of this program, as the launcher describes them.
 ///
-/// Without a launcher there is one process: nothing is started, and nothing becomes slower. A
-/// program calls it once, first of all, and keeps the [`Cluster`] until its end.
+/// Without a launcher there is one process: `init` starts no thread and opens no socket. A program
+/// calls it once, before all other calls, and keeps the [`Cluster`] until its end. Arrays stay those
+/// of one process (see the [module](self)).
 ///
 /// Process 0 serves a small store over TCP, to which all processes connect. While processes are
 /// missing, process 0 reports them on stderr every 5 seconds.
@@ -41,7 +54,8 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// # Errors
 /// The environment does not describe a process, the address of process 0 is in use or is not
 /// reached, the processes differ in their number or version, two have the same rank, some do not
-/// join in time, or this process has joined already.
+/// join in time, or this process has joined already. If `ATMESH_PJRT_PLUGIN` is set (feature `xla`)
+/// and there are several processes: the plugin does not show the devices of all of them.
 #[track_caller]
 pub fn init() -> Result<Cluster> {
     init_at(&Options::default(), Location::caller())
@@ -124,9 +138,10 @@ impl Cluster {
     pub fn local_process(&self) -> usize {
         self.membership.local_process
     }
-    /// Returns the number of devices of all processes, which a mesh of all of them has.
+    /// Returns the number of devices of all processes, on which the modules of `Cluster::client` run.
     ///
-    /// Without a plugin, each process has as many as its options say: 1 by default.
+    /// Without a plugin it is the sum of what the options of the processes say, 1 by default. The
+    /// meshes of arrays have devices of their own, of this process only.
     ///
     /// ```
     /// use atmesh::distributed::{Options, init_with};
@@ -151,7 +166,9 @@ impl Cluster {
     }
     /// Returns the client that has the devices of all processes. (Feature `xla`.)
     ///
-    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set.
+    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs StableHLO
+    /// modules on blocks of bytes. Arrays do not use it: the engine `Xla` has a client of its own,
+    /// with devices of this process.
     #[cfg(feature = "xla")]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()
