@@ -46,8 +46,8 @@ impl Options {
         pub fn process(rank: usize, processes: usize) = process: Some((rank, processes));
         /// Sets the rank among the processes on this host. (`ATMESH_LOCAL_PROCESS=0`.)
         pub fn local_process(rank: usize) = local_process: Some(rank);
-        /// Sets the number of devices of this process in the client of all processes. Defaults to 1.
-        /// (`ATMESH_DEVICES=4`.)
+        /// Sets the number of devices of this process in the client of all processes.
+        /// (`ATMESH_DEVICES=4`.) Defaults to 1.
         pub fn devices(n: usize) = devices: Some(n);
         /// Sets how long a process may be silent, or not arrive at a call, before this is an error.
         /// (`ATMESH_PATIENCE=60`, in seconds.)

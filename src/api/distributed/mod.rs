@@ -39,8 +39,8 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// Joins the other processes of this program, as the launcher describes them.
 ///
 /// Without a launcher there is one process: `init` starts no thread and opens no socket. A program
-/// calls it once, before all other calls, and keeps the [`Cluster`] until its end. Arrays stay those
-/// of one process (see the [module](self)).
+/// calls it once, before all other calls, and keeps the [`Cluster`] until its end. Arrays stay
+/// within one process (see the [module](self)).
 ///
 /// Process 0 serves a small store over TCP, to which all processes connect. While processes are
 /// missing, process 0 reports them on stderr every 5 seconds.
@@ -138,10 +138,10 @@ impl Cluster {
     pub fn local_process(&self) -> usize {
         self.membership.local_process
     }
-    /// Returns the number of devices of all processes, on which the modules of `Cluster::client` run.
+    /// Returns the number of devices of all processes, which run the modules of `Cluster::client`.
     ///
-    /// Without a plugin it is the sum of what the options of the processes say, 1 by default. The
-    /// meshes of arrays have devices of their own, of this process only.
+    /// Without a plugin it is the sum of what the options of the processes say, 1 by default. It
+    /// does not limit the meshes of arrays, which stay within one process.
     ///
     /// ```
     /// use atmesh::distributed::{Options, init_with};
@@ -167,8 +167,8 @@ impl Cluster {
     /// Returns the client that has the devices of all processes. (Feature `xla`.)
     ///
     /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs StableHLO
-    /// modules on blocks of bytes. Arrays do not use it: the engine `Xla` has a client of its own,
-    /// with devices of this process.
+    /// modules on blocks of bytes. Arrays do not use it: the engine `Xla` creates another client,
+    /// of one process.
     #[cfg(feature = "xla")]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()

@@ -265,8 +265,8 @@ impl Client {
     /// All processes of a client compile the same modules in the same order.
     ///
     /// # Errors
-    /// The client has fewer devices, or XLA rejects the module; the error contains XLA's message. If
-    /// there are several processes: another one compiles another module, or is gone.
+    /// The client has fewer devices, or XLA rejects the module; the error contains XLA's message.
+    /// If there are several processes: another one compiles another module, or is gone.
     #[track_caller]
     pub fn compile(&self, text: &str, devices: usize) -> Result<LoadedExecutable> {
         self.compile_at(text, devices, Location::caller())
