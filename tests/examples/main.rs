@@ -150,6 +150,10 @@ fn programs_by_indexing_print_what_the_book_shows() {
     }
 }
 #[test]
+fn one_process_prints_its_part() {
+    compare("processes", &[]);
+}
+#[test]
 fn training_programs_print_what_they_did() {
     for name in ["cnn", "lora", "pde_fit", "neural_ode"] {
         compare(name, &[]);
