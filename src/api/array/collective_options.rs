@@ -178,7 +178,7 @@ impl AllToAllSplit {
     }
 }
 
-/// The source and target devices of a [`ppermute`](Array::ppermute).
+/// The source and target devices of a [`ppermute`](crate::Array::ppermute).
 ///
 /// It is an array or vector of `(source, target)` pairs such as `[(0, 1), (1, 0)]`, or made by
 /// [`Permutation::shift`] or [`Permutation::ring`]. Devices are numbered along the axes, the first
