@@ -176,7 +176,7 @@ impl StoreConnection {
         }
     }
     /// Reports a failure of this process, which ends the cluster.
-    #[cfg(any(test, feature = "xla"))]
+    #[cfg(feature = "xla")]
     pub(super) fn report_failure(&self, message: &str) {
         self.link.outbox.push(Request::Fail { message: message.into() }.frame());
     }
