@@ -4,6 +4,8 @@
 
 #![cfg(unix)]
 
+#[path = "../../error_checks/mod.rs"]
+mod error_checks;
 #[path = "../supervisor.rs"]
 mod supervisor;
 
@@ -11,6 +13,7 @@ use atmesh::Result;
 use atmesh::distributed::{Cluster, init};
 use atmesh::pjrt::{Client, DeviceBuffer, LoadedExecutable};
 use atmesh::types::DType;
+use error_checks::Unquoted as _;
 use std::time::Duration;
 use supervisor::{Ended, Process, free_port, now_ms, start_all, variables, wait_all};
 
@@ -132,10 +135,10 @@ fn sums() -> Result<()> {
     // what this process must not do
     let other = (client.own_devices()[0] + each) % n;
     if other != client.own_devices()[0] {
-        let error = client.put(&[0; 4], DType::F32, &[1], other).unwrap_err().to_string();
+        let error = client.put(&[0; 4], DType::F32, &[1], other).unwrap_err().unquoted();
         assert!(error.contains(&format!("device {other} is one of process")), "{error}");
     }
-    let error = client.compile(&psum(1, 4), 1).unwrap_err().to_string();
+    let error = client.compile(&psum(1, 4), 1).unwrap_err().unquoted();
     assert!(n == 1 || error.contains("and all of them run it"), "{error}");
     println!("done");
     Ok(())
@@ -192,7 +195,7 @@ fn gathers() -> Result<()> {
             assert_eq!(client.gather(&blocks)?, (0..n).flat_map(block).collect::<Vec<u8>>(), "{dtype}");
         }
     }
-    let error = client.gather(&[]).unwrap_err().to_string();
+    let error = client.gather(&[]).unwrap_err().unquoted();
     assert!(error.contains("one block for each device"), "{error}");
     // only process 1 reads: an error in all
     let blocks = [client.put(&[1], DType::U8, &[1], client.own_devices()[0])?];
