@@ -174,7 +174,7 @@
 //! | `xla/engine` | The engine `Xla`: compiles a placed program as a StableHLO module and runs it on a PJRT plugin (feature `xla`) |
 //! | `xla/pjrt` | Bindings to PJRT plugins: loading, compilation, buffers and execution (feature `xla`) |
 //! | `xla/stablehlo` | Programs as text of StableHLO modules with Shardy shardings |
-//! | `cluster` | One program in several processes: launchers, the store through which processes join, and the detection of deaths |
+//! | `cluster` | One program in several processes: how they find and join each other, and notice deaths |
 //! | `exec/engine` | The trait of engines and their registry; `Lockstep`, which runs all devices on one thread pool, `Threads`, with a thread for each device, and `Reference`, which evaluates element by element |
 //! | `exec/compile` | The compiler: from a per-device program to fused kernels, buffers and levels of tasks |
 //! | `exec/display` | Values of arrays as text in numpy's style, and the output of `debug_print!` |

@@ -3,7 +3,7 @@
 use super::options::{JoinPlan, unreachable_help};
 use super::outbox::Outbox;
 use super::progress::Progress;
-use super::roll_call::{BEAT_PERIOD, SILENCE, show_seconds, silence_report, silent_fault};
+use super::roll_call::{HEARTBEAT_PERIOD, SILENCE_LIMIT, show_seconds, silence_report, silent_fault};
 use super::server::{DeadlineReader, REPORT_PERIOD, other_service, report, spawn};
 use super::wire::{
     ClusterFault, FaultKind, Hello, MAGIC, MAX_FRAME_BYTES, MAX_HELLO_BYTES, Meeting, PROTOCOL, Position,
@@ -127,7 +127,7 @@ impl StoreConnection {
         let reader = spawn("reader", move || reading.read_all(&to_read)).map_err(fail)?;
         spawn("heartbeat", move || {
             let mut last = Instant::now();
-            writing.outbox.write_all(&to_write, BEAT_PERIOD, || Some(writing.beat(&mut last)));
+            writing.outbox.write_all(&to_write, HEARTBEAT_PERIOD, || Some(writing.beat(&mut last)));
         })
         .map_err(fail)?;
         Ok(StoreConnection { link, stream, reader: Mutex::new(Some(reader)), members })
@@ -314,17 +314,17 @@ impl StoreLink {
     }
     /// Returns the next heartbeat, after a check that the store is not silent.
     fn beat(&self, last: &mut Instant) -> Vec<u8> {
-        let was_stopped = std::mem::replace(last, Instant::now()).elapsed() > SILENCE / 2;
+        let was_stopped = std::mem::replace(last, Instant::now()).elapsed() > SILENCE_LIMIT / 2;
         let mut state = self.lock();
         if was_stopped {
             state.heard = Instant::now();
         }
         let (time, position) = (state.heard.elapsed(), state.server_position.clone());
-        if self.patience.is_some_and(|patience| time > patience.max(SILENCE)) {
+        if self.patience.is_some_and(|patience| time > patience.max(SILENCE_LIMIT)) {
             drop(state);
             self.fail(silent_fault(&self.server, &position, time));
-        } else if (time > SILENCE) != state.is_silent {
-            state.is_silent = time > SILENCE;
+        } else if (time > SILENCE_LIMIT) != state.is_silent {
+            state.is_silent = time > SILENCE_LIMIT;
             // process 0 itself reports the silence of others
             if self.process == 1 {
                 report(&match state.is_silent {

@@ -9,9 +9,9 @@ use std::time::Duration;
 pub(super) const SAME_CALLS_HELP: &str =
     "make the same calls in the same order in all processes; only host code may differ";
 /// The time between two heartbeats of a process.
-pub(super) const BEAT_PERIOD: Duration = Duration::from_millis(200);
+pub(super) const HEARTBEAT_PERIOD: Duration = Duration::from_millis(200);
 /// The time without a heartbeat after which a process is silent.
-pub(super) const SILENCE: Duration = Duration::from_millis(1200);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(1200);
 /// The time that a process waits in a call before the missing ones are named.
 const LATENESS: Duration = Duration::from_millis(1500);
 /// The time after which a heartbeat is overdue. If a check itself is this late, then the process
@@ -181,12 +181,12 @@ fn check_silence(
 ) {
     for m in members.iter_mut().filter(|m| m.presence == Presence::Present) {
         let time = now.saturating_sub(m.heard);
-        if patience.is_some_and(|patience| time > patience.max(SILENCE)) {
+        if patience.is_some_and(|patience| time > patience.max(SILENCE_LIMIT)) {
             findings.fault = Some(silent_fault(&m.info, &m.position, time));
-        } else if time > SILENCE && !m.is_silent {
+        } else if time > SILENCE_LIMIT && !m.is_silent {
             m.is_silent = true;
             findings.reports.push(silence_report(&m.info, &m.position, time));
-        } else if time <= SILENCE && m.is_silent {
+        } else if time <= SILENCE_LIMIT && m.is_silent {
             (m.is_silent, m.returned) = (false, now);
             findings.reports.push(format!("atmesh: {} sends again", m.info));
         }

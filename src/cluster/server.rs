@@ -2,7 +2,7 @@
 
 use super::outbox::Outbox;
 use super::progress::Progress;
-use super::roll_call::{BEAT_PERIOD, show_seconds};
+use super::roll_call::{HEARTBEAT_PERIOD, show_seconds};
 use super::store::{Outgoing, Rejection, Store};
 use super::wire::{
     ClusterFault, FaultKind, Hello, MAGIC, MAX_FRAME_BYTES, MAX_HELLO_BYTES, PROTOCOL, Reply, Request,
@@ -119,13 +119,13 @@ impl StoreServer {
                 next_report += REPORT_PERIOD;
                 report(&format!("atmesh: {} ({})", state.store.unfinished_report(), show_seconds(time)));
             }
-            let wait = shared.changed.wait_timeout(state, BEAT_PERIOD);
+            let wait = shared.changed.wait_timeout(state, HEARTBEAT_PERIOD);
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
         let outboxes: Vec<Arc<Outbox>> = state.outboxes.iter_mut().filter_map(Option::take).collect();
         drop(state);
         outboxes.iter().for_each(|outbox| outbox.close());
-        outboxes.iter().for_each(|outbox| outbox.wait_until_written(BEAT_PERIOD));
+        outboxes.iter().for_each(|outbox| outbox.wait_until_written(HEARTBEAT_PERIOD));
         self.stop();
     }
     fn stop(&mut self) {
@@ -192,7 +192,7 @@ fn accept_all(shared: &Arc<ServerShared>, listener: &TcpListener) {
         }
         let now = shared.start.elapsed();
         if now >= next_check {
-            next_check = now + BEAT_PERIOD;
+            next_check = now + HEARTBEAT_PERIOD;
             let reports = shared.with_store(|store, now, out| store.tick(now, shared.patience, out));
             reports.iter().for_each(|text| report(text));
         }
@@ -236,7 +236,7 @@ fn serve(shared: &Arc<ServerShared>, stream: &TcpStream) {
         let (outbox, progress) = (outbox.clone(), shared.progress.clone());
         spawn("store writer", move || {
             let beat = || Some(Reply::Beat { position: progress.position() }.frame());
-            outbox.write_all(&stream, BEAT_PERIOD, beat);
+            outbox.write_all(&stream, HEARTBEAT_PERIOD, beat);
         })
     });
     let why = match &writer {

@@ -34,7 +34,7 @@ pub(crate) extern "C" fn destroy(arguments: *mut usize) -> usize {
     if errors().get_or_insert_default().remove(&word(arguments, 2)).is_some() {
         return 0;
     }
-    real::pass_on(real::ERROR_DESTROY, arguments)
+    real::forward_call(real::ERROR_DESTROY, arguments)
 }
 
 pub(crate) extern "C" fn message(arguments: *mut usize) -> usize {
@@ -43,7 +43,7 @@ pub(crate) extern "C" fn message(arguments: *mut usize) -> usize {
         set_word(arguments, 4, error.1.len());
         return 0;
     }
-    real::pass_on(real::ERROR_MESSAGE, arguments)
+    real::forward_call(real::ERROR_MESSAGE, arguments)
 }
 
 pub(crate) extern "C" fn code(arguments: *mut usize) -> usize {
@@ -53,5 +53,5 @@ pub(crate) extern "C" fn code(arguments: *mut usize) -> usize {
         unsafe { arguments.add(3).cast::<i32>().write(code as i32) };
         return 0;
     }
-    real::pass_on(real::ERROR_CODE, arguments)
+    real::forward_call(real::ERROR_CODE, arguments)
 }

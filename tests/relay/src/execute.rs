@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 pub(crate) extern "C" fn execute(arguments: *mut usize) -> usize {
     let Some((world, results)) = World::of_executable(word(arguments, 2)) else {
-        return real::pass_on(real::LOADED_EXECUTE, arguments);
+        return real::forward_call(real::LOADED_EXECUTE, arguments);
     };
     guarded(|| Run::new(arguments, &world, results)?.run())
 }

@@ -92,7 +92,7 @@ pub(crate) fn load(variable: &str) -> Result<Vec<usize>, String> {
 }
 
 /// Calls a function of the plugin below, with these arguments as the caller made them.
-pub(crate) fn pass_on(offset: usize, arguments: *mut usize) -> usize {
+pub(crate) fn forward_call(offset: usize, arguments: *mut usize) -> usize {
     let table: *const u8 = std::ptr::with_exposed_provenance(*REAL.get().expect("a loaded plugin"));
     // SAFETY: the table has a function at this offset (the constants above), and `arguments` are its
     // arguments (the caller of this plugin, or `call`)
@@ -110,7 +110,7 @@ pub(crate) fn pass_on(offset: usize, arguments: *mut usize) -> usize {
 /// Calls a function of the plugin below; the first word becomes the size of the arguments.
 pub(crate) fn call(offset: usize, words: &mut [usize]) -> Result<(), Call> {
     words[0] = size_of_val(words);
-    match pass_on(offset, words.as_mut_ptr()) {
+    match forward_call(offset, words.as_mut_ptr()) {
         0 => Ok(()),
         error => Err(Call(error)),
     }

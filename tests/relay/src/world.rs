@@ -102,7 +102,7 @@ fn settings(arguments: *mut usize) -> Settings {
 pub(crate) extern "C" fn create(arguments: *mut usize) -> usize {
     let found = settings(arguments);
     if found.processes == 1 {
-        return real::pass_on(real::CLIENT_CREATE, arguments);
+        return real::forward_call(real::CLIENT_CREATE, arguments);
     }
     guarded(|| {
         let world = join(found)?;
@@ -244,7 +244,7 @@ fn take_value(at: usize, len: usize, deleter: usize) -> Vec<u8> {
 
 pub(crate) extern "C" fn destroy(arguments: *mut usize) -> usize {
     lock(&WORLDS).retain(|world| world.client != word(arguments, 2));
-    real::pass_on(real::CLIENT_DESTROY, arguments)
+    real::forward_call(real::CLIENT_DESTROY, arguments)
 }
 
 pub(crate) extern "C" fn process_of_client(arguments: *mut usize) -> usize {
@@ -253,7 +253,7 @@ pub(crate) extern "C" fn process_of_client(arguments: *mut usize) -> usize {
             set_int(arguments, world.process);
             0
         }
-        None => real::pass_on(real::CLIENT_PROCESS, arguments),
+        None => real::forward_call(real::CLIENT_PROCESS, arguments),
     }
 }
 
@@ -265,7 +265,7 @@ pub(crate) extern "C" fn own_devices(arguments: *mut usize) -> usize {
             set_word(arguments, 4, world.own.len());
             0
         }
-        None => real::pass_on(real::CLIENT_OWN_DEVICES, arguments),
+        None => real::forward_call(real::CLIENT_OWN_DEVICES, arguments),
     }
 }
 
@@ -277,7 +277,7 @@ pub(crate) extern "C" fn process_of_description(arguments: *mut usize) -> usize 
             set_int(arguments, world.owner(place(&world).unwrap_or(0)));
             0
         }
-        None => real::pass_on(real::DESCRIPTION_PROCESS, arguments),
+        None => real::forward_call(real::DESCRIPTION_PROCESS, arguments),
     }
 }
 
@@ -289,7 +289,7 @@ pub(crate) extern "C" fn is_own(arguments: *mut usize) -> usize {
             unsafe { arguments.add(3).cast::<u8>().write(u8::from(world.own.contains(&device))) };
             0
         }
-        None => real::pass_on(real::DEVICE_IS_OWN, arguments),
+        None => real::forward_call(real::DEVICE_IS_OWN, arguments),
     }
 }
 
@@ -304,12 +304,12 @@ pub(crate) extern "C" fn buffer_from_host(arguments: *mut usize) -> usize {
     let (client, device) = (word(arguments, 2), word(arguments, 10));
     match find(|world| world.client == client && !world.own.contains(&device)) {
         Some(_) => Call::own(Code::InvalidArgument, "cannot copy to a non-addressable device").into_word(),
-        None => real::pass_on(real::BUFFER_FROM_HOST, arguments),
+        None => real::forward_call(real::BUFFER_FROM_HOST, arguments),
     }
 }
 
 pub(crate) extern "C" fn compile(arguments: *mut usize) -> usize {
-    let error = real::pass_on(real::CLIENT_COMPILE, arguments);
+    let error = real::forward_call(real::CLIENT_COMPILE, arguments);
     if error != 0 {
         return error;
     }
@@ -328,7 +328,7 @@ pub(crate) extern "C" fn destroy_executable(arguments: *mut usize) -> usize {
     if let Some((world, _)) = World::of_executable(word(arguments, 2)) {
         lock(&world.executables).retain(|e| e.0 != word(arguments, 2));
     }
-    real::pass_on(real::LOADED_DESTROY, arguments)
+    real::forward_call(real::LOADED_DESTROY, arguments)
 }
 
 /// Learns which processes are connected, and aborts collectives if one is not.
@@ -336,7 +336,7 @@ pub(crate) extern "C" fn update_processes(arguments: *mut usize) -> usize {
     /// The state of a process that has failed (`PJRT_ProcessState`).
     const FAILED: usize = 4;
     let Some(world) = find(|world| world.client == word(arguments, 2)) else {
-        return real::pass_on(real::UPDATE_PROCESSES, arguments);
+        return real::forward_call(real::UPDATE_PROCESSES, arguments);
     };
     for info in copied::<[usize; 6]>(word(arguments, 3), word(arguments, 4)) {
         if info[3] & 0xffff_ffff == FAILED {
