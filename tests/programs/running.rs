@@ -500,3 +500,41 @@ fn the_passes_of_a_program_are_printed() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_long_loop_has_the_bits_of_short_ones() -> Result<()> {
+    type State = (Array, Array, Array);
+    // a row that is read and written, a value that is moved in each step, and a position that may
+    // be negative or beyond the last row
+    let step = |i: Array, (cache, x, at): State| -> State {
+        let row = cache.slice(ix![&at]) * 3 + &x;
+        let next = (at * 5 + i) % 13 - 4;
+        (cache.at(ix![&next]).set(&row), x.roll(1, 0) + row, next)
+    };
+    // a loop of 12 steps runs as each of its steps does
+    let short = move |(cache, x, at): State| {
+        let parts = (0..60).step_by(12);
+        parts.fold((cache, x, at), |state, first| fori_loop(first..first + 12, state, step))
+    };
+    let numbers = |state: &State| -> Result<Vec<f64>> {
+        let (cache, x, at) = state;
+        Ok([cache.astype(F64).to_vec()?, x.astype(F64).to_vec()?, at.astype(F64).to_vec()?].concat())
+    };
+    for (dtype, width) in [(F32, 1i32), (F32, 16), (F64, 3), (F32, 700), (BF16, 5), (I8, 64), (I64, 40)] {
+        let cache = Array::arange(0..8 * width).reshape([8, width as usize]).astype(dtype);
+        let x = Array::arange(0..width).astype(dtype);
+        let state: State = (cache, x, Array::from(2));
+        for engine in [Lockstep, Threads] {
+            let run = |f: &dyn Fn(State) -> State| jit(f).engine(engine).call(state.clone());
+            let long = run(&|state| fori_loop(0..60, state, step))?;
+            assert_eq!(numbers(&long)?, numbers(&run(&short)?)?, "{dtype}, {width}, {engine:?}");
+        }
+    }
+    // rows of an operand and of a result, which are elsewhere in each step
+    let all = |x: &Array| scan(x.slice(ix![0]), x, |c: Array, x: Array| (&c * 3 + &x, c.roll(1, 0) - x));
+    let x = (Array::arange(0..60 * 7) % 11).reshape([60, 7]);
+    let (end, rows) = jit(all).call(&x)?;
+    let want = jit(all).engine(EngineKind::Reference).call(&x)?;
+    assert_eq!((end.to_vec::<i32>()?, rows.to_vec::<i32>()?), (want.0.to_vec()?, want.1.to_vec()?));
+    Ok(())
+}

@@ -1,11 +1,12 @@
 //! Elementwise groups: tile programs whose tasks are ranges of one dimension.
 
+use super::bound_tile::BoundTile;
 use super::codegen::flat_program::flat_tile_program;
 use super::codegen::flat_rows::{FlatRows, LONG_ROW, MIN_FLAT_ELEMENTS};
 use super::codegen::interpreter::blocks::BLOCK_ROWS;
 use super::codegen::interpreter::{self, Scratch};
 use super::codegen::segments::{self, CodegenRequest};
-use super::task_kernel::{KernelStage, KernelTask, SlotAccess, TaskKernel};
+use super::task_kernel::{BoundCall, KernelStage, KernelTask, SlotAccess, TaskKernel};
 use super::{codegen::tile_program::TileProgram, fusion::FusionPlan, index::MAX_LOOPS};
 use crate::core::Result;
 use crate::exec::runtime::thread_pool;
@@ -164,6 +165,9 @@ impl TaskKernel for ElementwiseKernel {
             self.split_dim = 0;
         }
         self.task_indices = ((self.tiles.ext[self.split_dim] + most - 1) / most).max(1);
+    }
+    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
+        Some(Box::new(BoundTile::new(&self.tiles, memory)?))
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
         let (mut lo, mut hi) = ([0; MAX_LOOPS], self.tiles.ext);

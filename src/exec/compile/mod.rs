@@ -75,6 +75,7 @@
 //! ```
 
 pub(crate) mod arena;
+mod bound_tile;
 pub(crate) mod codegen;
 mod element_word;
 pub(crate) mod elementwise;

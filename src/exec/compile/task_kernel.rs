@@ -69,6 +69,12 @@ pub(crate) trait TaskKernel: Debug + Send + Sync {
     fn implementation(&self) -> Option<&'static str> {
         None
     }
+    /// Returns the kernel with the operands that `memory` has now, if it has one stage and runs on
+    /// so few elements that finding the operands takes as long.
+    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
+        let _ = memory;
+        None
+    }
     /// Runs one task.
     ///
     /// # Safety
@@ -87,4 +93,17 @@ pub(crate) trait TaskKernel: Debug + Send + Sync {
         // SAFETY: a single task does all the work, and the caller upholds the contract for it.
         unsafe { self.run(KernelTask { stage, index: 0, count: 1 }, memory, scratch) }
     }
+}
+
+/// A kernel with the addresses of its operands.
+///
+/// A kernel finds its operands each time it runs, which takes longer than the work on a few
+/// elements. In a loop body, most operands have the same address in each iteration.
+pub(crate) trait BoundCall: Debug {
+    /// Runs all tasks of the kernel.
+    ///
+    /// # Safety
+    /// The contract of [`TaskKernel::run_all`] holds. In all slots of the kernel, `memory` has the
+    /// pointers that it had when the kernel was bound.
+    unsafe fn run(&self, memory: &[*mut u8]);
 }

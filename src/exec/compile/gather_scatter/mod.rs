@@ -18,7 +18,7 @@ mod single_row;
 mod sorted_add;
 
 use super::index::{LoopVec, MAX_LOOPS};
-use super::task_kernel::{KernelTask, SlotAccess, TaskKernel};
+use super::task_kernel::{BoundCall, KernelTask, SlotAccess, TaskKernel};
 use super::{codegen::interpreter::Scratch, element_word::with_word};
 use crate::core::DType;
 use crate::kernels::{IndexSpec, SliceKernel as Fun};
@@ -57,6 +57,14 @@ impl BoundIndex {
     #[inline(always)]
     fn resolve_negative(&self, n: i64) -> i64 {
         if n < 0 { n + self.negative_offset } else { n }
+    }
+    /// Returns the offset in bytes of the row that index `n` selects; `None` if there is none.
+    #[inline(always)]
+    fn row_offset(&self, n: i64) -> Option<i64> {
+        let n = self.resolve_negative(n);
+        let start = n.min(self.max_start).max(0);
+        let found = self.max_start >= 0 && (self.clip || start == n);
+        found.then_some(start * self.target_stride)
     }
     /// Returns the rule by which kernels resolve these indices, restricted to the rows in `own`.
     fn bounds(&self, own: (i64, i64)) -> IndexSpec {
@@ -197,6 +205,9 @@ impl TaskKernel for GatherScatterKernel {
             None => self.ext[..self.num_query_loops].iter().product::<i64>().max(1),
         };
         self.num_tasks = tasks.min(most);
+    }
+    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
+        Some(Box::new(single_row::BoundRow::new(self, memory)?))
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
         let rows = || {

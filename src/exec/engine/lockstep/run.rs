@@ -13,11 +13,15 @@ use crate::exec::compile::plan::{
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::{ArrayData, Buffer};
 use crate::exec::{
-    compile::codegen::interpreter::Scratch, compile::task_kernel::KernelTask, runtime::clock::nanoseconds,
-    runtime::print_queue::PrintQueue, runtime::sync::atomic::AtomicUsize,
-    runtime::sync::atomic::Ordering::Relaxed, runtime::thread_pool::Worker,
+    compile::codegen::interpreter::Scratch,
+    compile::task_kernel::{BoundCall, KernelStage, KernelTask, TaskKernel},
+    runtime::clock::nanoseconds,
+    runtime::print_queue::PrintQueue,
+    runtime::sync::atomic::AtomicUsize,
+    runtime::sync::atomic::Ordering::Relaxed,
+    runtime::thread_pool::Worker,
 };
-use crate::kernels::flush_mode::FlushMode;
+use crate::kernels::{HAS_FAST_PATHS, flush_mode::FlushMode};
 use std::sync::Arc;
 
 /// The state of one worker that runs a plan.
@@ -50,6 +54,9 @@ pub(super) struct RunMark {
 
 /// The maximum number of marks recorded for each worker.
 pub(super) const MAX_MARKS: usize = 1 << 20;
+
+/// The minimum number of iterations of a loop whose body is bound to its operands.
+const MIN_BOUND_ITERATIONS: usize = 16;
 
 /// The error of a run in which another worker panicked.
 pub(super) struct WorkerPanicked;
@@ -199,6 +206,7 @@ impl Runner<'_> {
         let mut number = 0i32;
         let number = &raw mut number;
         base[l.iteration as usize] = number.cast();
+        let mut bound = None;
         for t in 0..l.length {
             let k = if l.reverse { l.length - 1 - t } else { t };
             // SAFETY: `number` is a local variable of this call, which outlives the iteration
@@ -218,9 +226,18 @@ impl Runner<'_> {
             for (inner, outer, bytes) in &l.ys {
                 base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
             }
+            // (the first iteration reads the initial values of carries)
+            if t == 1 && HAS_FAST_PATHS && self.worker.is_none() && self.marks.is_none() {
+                bound = bind_body(l, base);
+            }
             // SAFETY: `base` is valid (caller contract); only later iterations read the values
             // written in this one, and they start after all workers have finished it
-            unsafe { self.run_plan(&l.body, base)? }
+            unsafe {
+                match &bound {
+                    Some(kernels) => kernels.iter().for_each(|kernel| kernel.run(base, self.scratch)),
+                    None => self.run_plan(&l.body, base)?,
+                }
+            }
         }
         Ok(())
     }
@@ -299,6 +316,54 @@ impl Runner<'_> {
         // arm have just been set.
         unsafe { self.run_plan(&b.arms[k], base) }
     }
+}
+
+/// A kernel of a loop body.
+struct BodyKernel<'p> {
+    /// The kernel with its operands; `None` if it finds them in each iteration.
+    call: Option<Box<dyn BoundCall + 'p>>,
+    /// The kernel.
+    kernel: &'p dyn TaskKernel,
+    /// The stage that runs.
+    stage: KernelStage,
+}
+
+impl BodyKernel<'_> {
+    /// Runs the kernel.
+    ///
+    /// # Safety
+    /// The contract of [`TaskKernel::run_all`] holds, and that of [`BoundCall`] if it is bound.
+    #[inline(always)]
+    unsafe fn run(&self, base: &mut [*mut u8], scratch: &mut Scratch) {
+        // SAFETY: the caller upholds the contract.
+        unsafe {
+            match &self.call {
+                Some(call) => call.run(base),
+                None => self.kernel.run_all(self.stage, base, scratch),
+            }
+        }
+    }
+}
+
+/// Returns the kernels of a loop body, bound to the operands that have the same address in all
+/// following iterations; `None` if the loop is short, or if its body has other nodes than kernels.
+fn bind_body<'p>(l: &'p LoopKernel, base: &[*mut u8]) -> Option<Vec<BodyKernel<'p>>> {
+    if l.length < MIN_BOUND_ITERATIONS {
+        return None;
+    }
+    let alternating = l.carry.iter().filter(|c| c.alternate.is_some());
+    let moving: Vec<u32> = (l.xs.iter().map(|x| x.1))
+        .chain(l.ys.iter().map(|y| y.0))
+        .chain(alternating.flat_map(|c| [c.body_in, c.body_out]))
+        .collect();
+    let bind = |n: &'p PlanNode| {
+        let NodeKernel::Task(kernel, stage) = &n.kernel else { return None };
+        let mut fixed = *stage == KernelStage::Only;
+        kernel.visit_accesses(&mut |access| fixed &= !moving.contains(&access.slot));
+        let call = if fixed { kernel.bind_call(base) } else { None };
+        Some(BodyKernel { call, kernel: &**kernel, stage: *stage })
+    };
+    l.body.levels.iter().flat_map(|level| &level.nodes).map(bind).collect()
 }
 
 /// Returns the node of task `i` of a level, with its index, and the number of the task in the node.
