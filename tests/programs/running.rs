@@ -527,7 +527,19 @@ fn a_long_loop_has_the_bits_of_short_ones() -> Result<()> {
         for engine in [Lockstep, Threads] {
             let run = |f: &dyn Fn(State) -> State| jit(f).engine(engine).call(state.clone());
             let long = run(&|state| fori_loop(0..60, state, step))?;
-            assert_eq!(numbers(&long)?, numbers(&run(&short)?)?, "{dtype}, {width}, {engine:?}");
+            let short = numbers(&run(&short)?)?;
+            assert_eq!(numbers(&long)?, short, "{dtype}, {width}, {engine:?}");
+            // the same steps in a while loop, and in a loop of loops of three steps
+            let steps = |state: State| {
+                let next = |(i, s): (Array, State)| (&i + 1, step(i, s));
+                while_loop((Array::from(0), state), |(i, _)| i.lt(60), next).1
+            };
+            assert_eq!(numbers(&run(&steps)?)?, short, "while, {dtype}, {width}, {engine:?}");
+            let nested = |state: State| {
+                let three = |k: Array, s| fori_loop(0..3, s, move |i, s| step(&k * 3 + i, s));
+                fori_loop(0..20, state, three)
+            };
+            assert_eq!(numbers(&run(&nested)?)?, short, "nested, {dtype}, {width}, {engine:?}");
         }
     }
     // rows of an operand and of a result, which are elsewhere in each step

@@ -2,8 +2,9 @@
 
 use super::codegen::interpreter;
 use super::codegen::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileSegment};
+use super::codegen::values::MemAccess;
+use super::index::{LoopVec, MAX_LOOPS};
 use super::task_kernel::BoundCall;
-use crate::exec::compile::index::MAX_LOOPS;
 use std::mem::MaybeUninit;
 
 /// A register, which is aligned for vector instructions.
@@ -22,6 +23,10 @@ pub(crate) struct BoundTile<'p> {
     row_code: Vec<&'p Instruction>,
     /// The addresses of the operands: registers first.
     table: Vec<*mut u8>,
+    /// The operands that may have another address in each call, with their places in `table`.
+    moving: Vec<(usize, &'p MemAccess)>,
+    /// The index of the first element.
+    first: LoopVec,
     /// The number of elements.
     elements: i64,
     /// The registers, to which `table` points.
@@ -30,7 +35,9 @@ pub(crate) struct BoundTile<'p> {
 
 impl<'p> BoundTile<'p> {
     /// Returns a tile program with the operands that `memory` has; `None` if it has several tiles.
-    pub(crate) fn new(t: &'p TileProgram, memory: &[*mut u8]) -> Option<BoundTile<'p>> {
+    ///
+    /// The slots of `moving` may have other addresses in each call.
+    pub(crate) fn new(t: &'p TileProgram, memory: &[*mut u8], moving: &[u32]) -> Option<BoundTile<'p>> {
         let ([b], true) = (&t.boxes[..], t.rank == 1 && !t.stream && !t.is_flat) else { return None };
         let [segment] = &b.segments[..] else { return None };
         let elements = segment.hi - segment.lo;
@@ -50,13 +57,20 @@ impl<'p> BoundTile<'p> {
             // SAFETY: a constant is written to a register, which has space for a tile.
             unsafe { interpreter::execute_instr(i, &table, elements) }
         }
-        Some(BoundTile { segment, row_code, table, elements, _registers: registers })
+        let moving = (segment.mems.iter().enumerate())
+            .filter(|(_, m)| moving.contains(&m.slot))
+            .map(|(k, m)| (registers.len() + k, m))
+            .collect();
+        Some(BoundTile { segment, row_code, table, moving, first, elements, _registers: registers })
     }
 }
 
 impl BoundCall for BoundTile<'_> {
     #[inline]
-    unsafe fn run(&self, _: &[*mut u8]) {
+    unsafe fn run(&mut self, memory: &[*mut u8]) {
+        for (k, m) in &self.moving {
+            self.table[*k] = interpreter::address(m, memory, &self.first, 1);
+        }
         // SAFETY: the operands are valid for the elements (caller contract).
         unsafe {
             for i in &self.row_code {

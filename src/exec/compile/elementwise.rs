@@ -166,8 +166,8 @@ impl TaskKernel for ElementwiseKernel {
         }
         self.task_indices = ((self.tiles.ext[self.split_dim] + most - 1) / most).max(1);
     }
-    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
-        Some(Box::new(BoundTile::new(&self.tiles, memory)?))
+    fn bind_call(&self, memory: &[*mut u8], moving: &[u32]) -> Option<Box<dyn BoundCall + '_>> {
+        Some(Box::new(BoundTile::new(&self.tiles, memory, moving)?))
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
         let (mut lo, mut hi) = ([0; MAX_LOOPS], self.tiles.ext);

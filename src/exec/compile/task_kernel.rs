@@ -71,8 +71,10 @@ pub(crate) trait TaskKernel: Debug + Send + Sync {
     }
     /// Returns the kernel with the operands that `memory` has now, if it has one stage and runs on
     /// so few elements that finding the operands takes as long.
-    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
-        let _ = memory;
+    ///
+    /// The slots of `moving` may have other addresses in each call.
+    fn bind_call(&self, memory: &[*mut u8], moving: &[u32]) -> Option<Box<dyn BoundCall + '_>> {
+        let _ = (memory, moving);
         None
     }
     /// Runs one task.
@@ -103,7 +105,7 @@ pub(crate) trait BoundCall: Debug {
     /// Runs all tasks of the kernel.
     ///
     /// # Safety
-    /// The contract of [`TaskKernel::run_all`] holds. In all slots of the kernel, `memory` has the
-    /// pointers that it had when the kernel was bound.
-    unsafe fn run(&self, memory: &[*mut u8]);
+    /// The contract of [`TaskKernel::run_all`] holds. In all slots of the kernel that are not
+    /// moving, `memory` has the pointers that it had when the kernel was bound.
+    unsafe fn run(&mut self, memory: &[*mut u8]);
 }

@@ -206,8 +206,8 @@ impl TaskKernel for GatherScatterKernel {
         };
         self.num_tasks = tasks.min(most);
     }
-    fn bind_call(&self, memory: &[*mut u8]) -> Option<Box<dyn BoundCall + '_>> {
-        Some(Box::new(single_row::BoundRow::new(self, memory)?))
+    fn bind_call(&self, memory: &[*mut u8], moving: &[u32]) -> Option<Box<dyn BoundCall + '_>> {
+        Some(Box::new(single_row::BoundRow::new(self, memory, moving)?))
     }
     unsafe fn run(&self, task: KernelTask, memory: &mut [*mut u8], scratch: &mut Scratch) {
         let rows = || {

@@ -103,64 +103,93 @@ impl GatherScatterKernel {
 pub(super) struct BoundRow<'p> {
     /// The kernel.
     kernel: &'p GatherScatterKernel,
-    /// The addresses of the indices.
-    indices: SmallVec<[(*const u8, &'p BoundIndex); 2]>,
+    /// The indices.
+    indices: SmallVec<[(BoundOperand, &'p BoundIndex); 2]>,
     /// The row that is written; of a scatter, that of index 0.
-    to: *mut u8,
+    to: BoundOperand,
     /// The row that is read; of a gather, that of index 0.
-    from: *const u8,
+    from: BoundOperand,
     /// The size of the row, in bytes.
     bytes: usize,
 }
 
+/// The place of an operand.
+#[derive(Clone, Copy, Debug)]
+enum BoundOperand {
+    /// The address, which is the same in each call.
+    Fixed(*mut u8),
+    /// The slot, whose address may be another one in each call, and the offset in bytes.
+    Moving(u32, i64),
+}
+
+impl BoundOperand {
+    /// Returns the address.
+    #[inline(always)]
+    fn address(self, memory: &[*mut u8]) -> *mut u8 {
+        match self {
+            BoundOperand::Fixed(at) => at,
+            BoundOperand::Moving(slot, offset) => memory[slot as usize].wrapping_offset(offset as isize),
+        }
+    }
+}
+
 impl<'p> BoundRow<'p> {
-    /// Returns a kernel with the operands that `memory` has.
+    /// Returns a kernel with the operands that `memory` has, except for the slots of `moving`.
     ///
     /// `None` if it does more than to copy one row.
-    pub(super) fn new(kernel: &'p GatherScatterKernel, memory: &[*mut u8]) -> Option<BoundRow<'p>> {
+    pub(super) fn new(
+        kernel: &'p GatherScatterKernel,
+        memory: &[*mut u8],
+        moving: &[u32],
+    ) -> Option<BoundRow<'p>> {
         let (RowMethod::SingleRow, [part]) = (&kernel.method, &kernel.partials[..]) else { return None };
-        let at = |slot: u32, offset: i64| memory[slot as usize].wrapping_offset(offset as isize);
         let size = kernel.element_bytes as i64;
-        let (mut to, from, row) = (at(kernel.out, part.out_offset), kernel.src_offset, kernel.ext[0]);
-        let row = if kernel.num_loops > 0 { row } else { 1 };
-        let (from, row) = match &kernel.scatter {
-            None => (from + part.operand_offsets[0], row),
+        let row = if kernel.num_loops > 0 { kernel.ext[0] } else { 1 };
+        let (to_offset, from_offset, row) = match &kernel.scatter {
+            None => (part.out_offset, part.operand_offsets[0], row),
             Some(target) => {
                 let (slot, offset, _) = target.init?;
-                let (in_place, [(lo, hi)]) =
-                    (at(slot, offset + part.operand_offsets[0]) == to, &part.boxes[..])
-                else {
-                    return None;
-                };
-                if !in_place || target.combine.is_some() {
+                let [(lo, hi)] = &part.boxes[..] else { return None };
+                let to = memory[kernel.out as usize].wrapping_offset(part.out_offset as isize);
+                let init = memory[slot as usize].wrapping_offset((offset + part.operand_offsets[0]) as isize);
+                let moves = moving.contains(&slot) || moving.contains(&kernel.out);
+                if to != init || moves || target.combine.is_some() {
                     return None;
                 }
                 let (begin, row) = if kernel.num_loops > 0 { (lo[0], hi[0] - lo[0]) } else { (0, 1) };
-                to = to.wrapping_offset((begin * size) as isize);
-                (from + part.operand_offsets[1] + begin * size, row)
+                (part.out_offset + begin * size, part.operand_offsets[1] + begin * size, row)
             }
         };
-        let indices = kernel.indices.iter().map(|m| (at(m.slot, m.offset).cast_const(), m)).collect();
-        let bytes = usize::try_from(row * size).ok()?;
-        Some(BoundRow { kernel, indices, to, from: at(kernel.src_slot, from), bytes })
+        let bind = |slot: u32, offset: i64| match moving.contains(&slot) {
+            true => BoundOperand::Moving(slot, offset),
+            false => BoundOperand::Fixed(memory[slot as usize].wrapping_offset(offset as isize)),
+        };
+        Some(BoundRow {
+            kernel,
+            indices: kernel.indices.iter().map(|m| (bind(m.slot, m.offset), m)).collect(),
+            to: bind(kernel.out, to_offset),
+            from: bind(kernel.src_slot, kernel.src_offset + from_offset),
+            bytes: usize::try_from(row * size).ok()?,
+        })
     }
 }
 
 impl BoundCall for BoundRow<'_> {
     #[inline]
-    unsafe fn run(&self, memory: &[*mut u8]) {
+    unsafe fn run(&mut self, memory: &[*mut u8]) {
         let mut found = 0;
         for (at, m) in &self.indices {
             // SAFETY: there is an index at this address (caller contract).
-            match m.row_offset(unsafe { read_index(*at, m.dtype) }) {
+            match m.row_offset(unsafe { read_index(at.address(memory), m.dtype) }) {
                 Some(offset) => found += offset,
                 // SAFETY: the caller upholds the contract.
                 None => return unsafe { self.kernel.run_single_row(memory) },
             }
         }
+        let (to, from) = (self.to.address(memory), self.from.address(memory));
         let (to, from) = match self.kernel.scatter {
-            None => (self.to, self.from.wrapping_offset(found as isize)),
-            Some(_) => (self.to.wrapping_offset(found as isize), self.from),
+            None => (to, from.wrapping_offset(found as isize)),
+            Some(_) => (to.wrapping_offset(found as isize), from),
         };
         // SAFETY: both rows are within their values, and do not overlap (caller contract).
         unsafe { copy_row(to, from, self.bytes) }

@@ -6,6 +6,7 @@
 //! evaluated, but not the thread that computes an element. A small program runs inline on the
 //! caller's thread.
 
+mod bound_body;
 mod profile;
 mod run;
 #[cfg(all(test, shuttle))]

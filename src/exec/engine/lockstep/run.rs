@@ -4,6 +4,7 @@
 //! for one another at a barrier before the next level. Loops, while loops and branches are entered
 //! by all workers.
 
+use super::bound_body::{BoundBody, MIN_BOUND_ITERATIONS};
 use crate::core::DType;
 use crate::exec::compile::gather_scatter::read_index;
 use crate::exec::compile::plan::{
@@ -13,15 +14,11 @@ use crate::exec::compile::plan::{
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::{ArrayData, Buffer};
 use crate::exec::{
-    compile::codegen::interpreter::Scratch,
-    compile::task_kernel::{BoundCall, KernelStage, KernelTask, TaskKernel},
-    runtime::clock::nanoseconds,
-    runtime::print_queue::PrintQueue,
-    runtime::sync::atomic::AtomicUsize,
-    runtime::sync::atomic::Ordering::Relaxed,
-    runtime::thread_pool::Worker,
+    compile::codegen::interpreter::Scratch, compile::task_kernel::KernelTask, runtime::clock::nanoseconds,
+    runtime::print_queue::PrintQueue, runtime::sync::atomic::AtomicUsize,
+    runtime::sync::atomic::Ordering::Relaxed, runtime::thread_pool::Worker,
 };
-use crate::kernels::{HAS_FAST_PATHS, flush_mode::FlushMode};
+use crate::kernels::flush_mode::FlushMode;
 use std::sync::Arc;
 
 /// The state of one worker that runs a plan.
@@ -55,13 +52,11 @@ pub(super) struct RunMark {
 /// The maximum number of marks recorded for each worker.
 pub(super) const MAX_MARKS: usize = 1 << 20;
 
-/// The minimum number of iterations of a loop whose body is bound to its operands.
-const MIN_BOUND_ITERATIONS: usize = 16;
-
 /// The error of a run in which another worker panicked.
 pub(super) struct WorkerPanicked;
 
-type PlanResult = Result<(), WorkerPanicked>;
+/// The result of a plan, or of a part of one.
+pub(super) type PlanResult = Result<(), WorkerPanicked>;
 
 impl Runner<'_> {
     fn barrier(&mut self) -> PlanResult {
@@ -184,7 +179,7 @@ impl Runner<'_> {
     ///
     /// # Safety
     /// The contract of [`Runner::run_plan`] applies.
-    unsafe fn run_control(&mut self, k: &ControlKernel, base: &mut [*mut u8]) -> PlanResult {
+    pub(super) unsafe fn run_control(&mut self, k: &ControlKernel, base: &mut [*mut u8]) -> PlanResult {
         // SAFETY: `base` is valid (caller contract)
         unsafe {
             match k {
@@ -206,6 +201,7 @@ impl Runner<'_> {
         let mut number = 0i32;
         let number = &raw mut number;
         base[l.iteration as usize] = number.cast();
+        let binds = l.length >= MIN_BOUND_ITERATIONS && self.binds_bodies();
         let mut bound = None;
         for t in 0..l.length {
             let k = if l.reverse { l.length - 1 - t } else { t };
@@ -226,15 +222,14 @@ impl Runner<'_> {
             for (inner, outer, bytes) in &l.ys {
                 base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
             }
-            // (the first iteration reads the initial values of carries)
-            if t == 1 && HAS_FAST_PATHS && self.worker.is_none() && self.marks.is_none() {
-                bound = bind_body(l, base);
+            if t == 1 && binds {
+                bound = BoundBody::bind_loop(l, base);
             }
             // SAFETY: `base` is valid (caller contract); only later iterations read the values
             // written in this one, and they start after all workers have finished it
             unsafe {
-                match &bound {
-                    Some(kernels) => kernels.iter().for_each(|kernel| kernel.run(base, self.scratch)),
+                match &mut bound {
+                    Some(body) => self.run_bound(body, base)?,
                     None => self.run_plan(&l.body, base)?,
                 }
             }
@@ -253,15 +248,18 @@ impl Runner<'_> {
         for c in &w.carry {
             base[c.body_out as usize] = base[c.init as usize];
         }
-        let mut odd = false;
-        loop {
+        let (binds, mut bound) = (self.binds_bodies(), None::<[BoundBody<'_>; 2]>);
+        for t in 0usize.. {
             for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
                 base[*inner as usize] = base[c.body_out as usize];
             }
             // SAFETY: `base` is valid (caller contract); the condition has `test_elements` bools,
             // and they are written again only after a barrier
             let go = unsafe {
-                self.run_plan(&w.cond, base)?;
+                match &mut bound {
+                    Some([cond, _]) => self.run_bound(cond, base)?,
+                    None => self.run_plan(&w.cond, base)?,
+                }
                 std::slice::from_raw_parts(base[w.test as usize], w.test_elements).iter().any(|b| *b != 0)
             };
             if !go {
@@ -272,11 +270,19 @@ impl Runner<'_> {
             }
             for c in &w.carry {
                 base[c.body_in as usize] = base[c.body_out as usize];
-                base[c.body_out as usize] = base[c.alternate.filter(|_| odd).unwrap_or(c.result) as usize];
+                base[c.body_out as usize] =
+                    base[c.alternate.filter(|_| t % 2 == 1).unwrap_or(c.result) as usize];
             }
-            odd = !odd;
             // SAFETY: `base` is valid (caller contract)
-            unsafe { self.run_plan(&w.body, base)? }
+            unsafe {
+                match &mut bound {
+                    Some([_, body]) => self.run_bound(body, base)?,
+                    None => self.run_plan(&w.body, base)?,
+                }
+            }
+            if t == MIN_BOUND_ITERATIONS && binds {
+                bound = BoundBody::bind_while(w, base);
+            }
         }
         self.barrier()?;
         if self.index() == 0 {
@@ -316,54 +322,6 @@ impl Runner<'_> {
         // arm have just been set.
         unsafe { self.run_plan(&b.arms[k], base) }
     }
-}
-
-/// A kernel of a loop body.
-struct BodyKernel<'p> {
-    /// The kernel with its operands; `None` if it finds them in each iteration.
-    call: Option<Box<dyn BoundCall + 'p>>,
-    /// The kernel.
-    kernel: &'p dyn TaskKernel,
-    /// The stage that runs.
-    stage: KernelStage,
-}
-
-impl BodyKernel<'_> {
-    /// Runs the kernel.
-    ///
-    /// # Safety
-    /// The contract of [`TaskKernel::run_all`] holds, and that of [`BoundCall`] if it is bound.
-    #[inline(always)]
-    unsafe fn run(&self, base: &mut [*mut u8], scratch: &mut Scratch) {
-        // SAFETY: the caller upholds the contract.
-        unsafe {
-            match &self.call {
-                Some(call) => call.run(base),
-                None => self.kernel.run_all(self.stage, base, scratch),
-            }
-        }
-    }
-}
-
-/// Returns the kernels of a loop body, bound to the operands that have the same address in all
-/// following iterations; `None` if the loop is short, or if its body has other nodes than kernels.
-fn bind_body<'p>(l: &'p LoopKernel, base: &[*mut u8]) -> Option<Vec<BodyKernel<'p>>> {
-    if l.length < MIN_BOUND_ITERATIONS {
-        return None;
-    }
-    let alternating = l.carry.iter().filter(|c| c.alternate.is_some());
-    let moving: Vec<u32> = (l.xs.iter().map(|x| x.1))
-        .chain(l.ys.iter().map(|y| y.0))
-        .chain(alternating.flat_map(|c| [c.body_in, c.body_out]))
-        .collect();
-    let bind = |n: &'p PlanNode| {
-        let NodeKernel::Task(kernel, stage) = &n.kernel else { return None };
-        let mut fixed = *stage == KernelStage::Only;
-        kernel.visit_accesses(&mut |access| fixed &= !moving.contains(&access.slot));
-        let call = if fixed { kernel.bind_call(base) } else { None };
-        Some(BodyKernel { call, kernel: &**kernel, stage: *stage })
-    };
-    l.body.levels.iter().flat_map(|level| &level.nodes).map(bind).collect()
 }
 
 /// Returns the node of task `i` of a level, with its index, and the number of the task in the node.
