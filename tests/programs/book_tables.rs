@@ -10,7 +10,8 @@ use atmesh::plan::Machine;
 use atmesh::spmd::RowRanges;
 use atmesh::stablehlo::{Annotate, Options};
 use atmesh::{AxisGroups, Padding, PcastTo, Precision, RaggedRows, nn, prelude::*, smap, tree};
-use atmesh::{custom_vjp_with, set_default_flush_subnormals, set_default_matmul_precision};
+use atmesh::{WhileOptions, custom_vjp_with, while_loop_with};
+use atmesh::{set_default_flush_subnormals, set_default_matmul_precision};
 
 fn f(x: Array) -> Array {
     x
@@ -21,6 +22,7 @@ fn of(x: &Array) -> Array {
 
 fn meshes(n: usize, x: Array, w: Array, mesh: Mesh, spec: Spec) -> Result<()> {
     let devices = atmesh::devices(n)?;
+    drop(atmesh::distributed::init()?);
     Mesh::new([("X", 2), ("Y", 4)])?;
     Mesh::new([("x", 2), ("y", 4)])?;
     Mesh::auto([("X", 2), ("Y", 4)])?;
@@ -146,6 +148,7 @@ fn transforms(x: Array, w: Array, xs: Array, v: Array, t: Array, spec: Spec) {
     let _ = vmap_with((&xs, &w), |(x, w)| x.dot(w), VmapOptions::default().in_dims([Some(0), None]));
     let _ = vmap(&xs, |x| x.dot(&w));
     let _ = while_loop(&x, |x| x.sum(..).lt(1), |x| 2 * x);
+    let _ = while_loop_with(&x, |x| x.lt(1), |x| 2 * x, WhileOptions::default().max_steps(8));
     let f = of;
     let _ = grad(&x, |x| f(&x));
     let _ = value_and_grad(&params, |p| p.sum(..));
