@@ -7,11 +7,11 @@
 //!
 //! * **explicit** ([`Mesh::new`]): shardings are part of array types and propagate by fixed rules
 //!   during tracing. An ambiguity is an error that suggests fixes.
-//! * **auto** ([`Mesh::auto`]): you place a few values; propagation and the partitioner choose the
-//!   other shardings.
-//! * **manual**: [`shard_map`](shard_map::shard_map) traces code for one device's blocks, with
-//!   `psum`, `all_gather`, …; [`spmd`](spmd::spmd) runs your own Rust code on a thread per device,
-//!   with the same collectives.
+//! * **auto** ([`Mesh::auto`]): you place a few values, and propagation and the partitioner choose
+//!   the other shardings.
+//! * **manual**: you write code for one device's blocks, with collectives such as `psum` and
+//!   `all_gather`. [`shard_map`](shard_map::shard_map) traces such code, and
+//!   [`spmd`](spmd::spmd) runs plain Rust code on a thread for each device.
 //!
 //! ```
 //! use atmesh::prelude::*;
@@ -53,9 +53,9 @@
 //!   types. Here the closure may also take references, and several parameters instead of one tuple:
 //!   `|w: &Array, b: &Array|` is the usual form.
 //!
-//! One closure takes its argument by reference: the condition of [`while_loop`], because the body
-//! takes the same carry by value. The code of [`spmd`](spmd::spmd) is not traced, and takes views
-//! of blocks.
+//! There is one exception: the condition of [`while_loop`] takes its argument by reference, because
+//! the body takes the same carry by value. The closure of [`spmd`](spmd::spmd) is not traced, and
+//! takes views of blocks.
 //!
 //! **Arguments are passed by value or by reference**, several in one tuple, in any mix:
 //! `f.call((&x, y))`. The form of the closure does not matter. An argument that is passed by value
@@ -92,10 +92,10 @@
 //!
 //! # Errors are values
 //!
-//! An ill-typed operation returns an array that carries the diagnostic, and operations on such an
-//! array keep the first cause. The error is returned by the next function that returns a `Result`:
-//! [`Array::ty`], [`Array::to_vec`], or the end of a trace (which reports all independent errors).
-//! Invalid input never panics.
+//! An ill-typed operation returns an array that carries the error, and operations on such an array
+//! pass it on. So formulas need no `?`. The error is returned by the next function that returns a
+//! `Result`, such as [`Array::ty`] or [`Array::to_vec`], or at the end of a trace, which reports
+//! all independent errors. Invalid input never panics.
 //!
 //! # Naming
 //!
@@ -117,15 +117,15 @@
 //!
 //! # Reproducibility
 //!
-//! Elements that do not depend on a sum have the same bits in eager mode and under [`jit`], on any
-//! mesh, engine and number of workers: each operation rounds by itself, even if several run in one
-//! kernel. Sums of floats are added in one fixed tree, which depends on the shape, the sharding and
-//! the memory layout of the operand. Matrix products add their terms in panels of 512 terms, and
-//! add the partial values of the devices in the same fixed tree.
+//! If no sum is involved, elements have the same bits in eager mode and under [`jit`], on any mesh,
+//! engine and number of workers. The reason is that each operation is rounded on its own, even if
+//! several run in one kernel. Sums of floats are added in one fixed tree, which depends on the
+//! shape, the sharding and the memory layout of the operand. Matrix products add their terms in
+//! panels of 512 terms, and add the partial values of the devices in the same fixed tree.
 //!
 //! The payload of a NaN is unspecified. The last bits of matrix products, and of `exp` and similar
-//! functions, may differ between instruction sets (`ATMESH_CPU` selects one). The book has a page
-//! on this.
+//! functions, may differ between instruction sets (`ATMESH_CPU` selects one). The page "The same
+//! bits" of the book has all details.
 //!
 //! # Stages
 //!
