@@ -4,10 +4,11 @@
 //! module are the parts that most models have. They take arrays and return arrays: there are no
 //! module classes, and no state.
 //!
-//! Each function computes the same on sharded and on unsharded operands. Its result is sharded as
-//! its operands are: [`embed`] as the ids, a norm and an activation as their operand,
-//! [`dot_product_attention`] as the queries. So no function takes a spec, and one source runs on
-//! explicit and on auto axes. Inside of `shard_map` the functions see the block of one device.
+//! Each function computes the same on sharded and on unsharded operands. Its result is sharded
+//! like one of its operands: that of [`embed`] like the ids, that of a norm or an activation like
+//! the operand, and that of [`dot_product_attention`] like the queries. So no function takes a
+//! spec, and one source runs on explicit and on auto axes. Inside of `shard_map` the functions see
+//! the block of one device.
 //!
 //! | group | functions |
 //! |---|---|

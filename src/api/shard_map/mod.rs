@@ -3,7 +3,7 @@
 //! [`shard_map`] splits its arguments into blocks, traces the body on one block of each, and
 //! assembles the results. Types in the body are those of one device's blocks, and say over which
 //! axes the blocks differ between devices (`{V:X}`). Only collectives make a value equal on all
-//! devices again, so types prove that a result which `out_specs` declare equal is equal.
+//! devices again. So if `out_specs` declare that a result is equal on all devices, types prove it.
 
 mod boundary;
 mod smap;

@@ -6,7 +6,7 @@
 //!
 //! # One eager operation
 //!
-//! This is the way of `x.dot(&w)` outside of any trace, from the call to the result:
+//! These are the steps of `x.dot(&w)` outside of any trace, from the call to the result:
 //!
 //! 1. `api/array/products.rs` makes the primitive `DotGeneral` (`ir/ops/dot_general.rs`) and the
 //!    `CallSite`, and calls `apply1`.
