@@ -17,8 +17,8 @@ fn main() -> Result<()> {
     as_printed(&x)
 }
 
-// ANCHOR: auto
 // The partitioner finds the halos. Over auto axes, 102 points need not be divisible by 8.
+// ANCHOR: auto
 fn automatic(x: &Array) -> Result<Array> {
     let mesh = Mesh::auto([("x", 8)])?;
     let x = x.put(&mesh, p!["x"]);

@@ -13,6 +13,8 @@ fn main() -> Result<()> {
     pin()?;
     println!("== forbid");
     forbid()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -28,6 +30,7 @@ fn network(x: &Array, up: &Array, down: &Array) -> Array {
     let y = y.exp();
     y / 2.0
 }
+// ANCHOR_END: program
 
 fn operands(mesh: &Mesh, specs: [Spec; 3]) -> (Array, Array, Array) {
     let [x, up, down] = specs;
@@ -37,11 +40,12 @@ fn operands(mesh: &Mesh, specs: [Spec; 3]) -> (Array, Array, Array) {
 
 fn program() -> Result<()> {
     let mesh = Mesh::auto([("data", 2), ("model", 4)])?;
+    // ANCHOR: program
     let traced = jit(network).trace(operands(&mesh, [p![], p![], p![]]))?;
     println!("{traced}");
+    // ANCHOR_END: program
     Ok(())
 }
-// ANCHOR_END: program
 
 // ANCHOR: forward
 fn forward() -> Result<()> {
@@ -129,3 +133,14 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::auto([("data", 2), ("model", 4)])?;
+    let x = Array::ones([8, 16]).put(&mesh, p!["data", _]);
+    if let Err(e) = x.dot(Array::ones([16, 4])).constrain(p!["batch", _]).ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake

@@ -20,6 +20,8 @@ fn main() -> Result<()> {
     exchange()?;
     println!("== ring");
     ring()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -201,3 +203,14 @@ fn exercise_3() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise3
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let x = Array::arange(0..8).put(&Mesh::new([("i", 4)])?, p!["i"]);
+    if let Err(e) = x.psum("i").ty() {
+        println!("{e}");
+    }
+    println!("{}", x.reshape([4, 2]).sum(0)); // the global program: a sum over a dimension
+    Ok(())
+}
+// ANCHOR_END: mistake

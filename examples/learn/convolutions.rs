@@ -12,10 +12,14 @@ fn main() -> Result<()> {
     slopes()?;
     println!("== pools");
     pools()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: one
@@ -125,3 +129,27 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let images = Array::ones([2, 16, 16, 3]); // batch, height, width, features
+    let filter = Array::ones([3, 3, 3, 8]); // height, width, features in, features out
+    if let Err(e) = images.conv_with(&filter, ConvOptions::default().padding(Padding::Same)).ty() {
+        println!("{e}");
+    }
+    println!("{}", type_of(same(&images, &filter)));
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = F32.array_type([2, 16, 16, 4]).on(&mesh, p![_, "X", _, _]);
+    for rows in [1, 3] {
+        let lowered = jit(same).lower((x.clone(), F32.array_type([rows, 3, 4, 8])))?;
+        println!("{rows} rows: {} collectives", lowered.collectives().len());
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise3

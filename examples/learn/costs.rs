@@ -13,6 +13,8 @@ fn main() -> Result<()> {
     roofline();
     println!("== bound");
     bound()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -199,3 +201,15 @@ fn exercise_3() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise3
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = F32.array_type([64, 32]).on(&mesh, p!["X", _]);
+    let gather = jit(|x: &Array| x.reshard(p![])).lower(x)?;
+    let (value, block) = (4 * 64 * 32, 4 * 64 * 32 / 8);
+    println!("{} bytes", gather.collectives().bytes());
+    println!("V of the result: {}, of a block: {}", all_gather(value, 8), all_gather(block, 8));
+    Ok(())
+}
+// ANCHOR_END: mistake

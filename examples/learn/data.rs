@@ -12,10 +12,14 @@ fn main() -> Result<()> {
     files()?;
     println!("== wrong");
     wrong()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: host
@@ -156,3 +160,22 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let a = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    if let Err(e) = a.to_vec::<f64>() {
+        println!("{e}");
+    }
+    println!("{:?}", a.astype(F64).to_vec::<f64>()?);
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    println!("{}", Array::ones([3]).put(&mesh, p![]).to_vec::<f32>()?.len());
+    Ok(())
+}
+// ANCHOR_END: exercise3

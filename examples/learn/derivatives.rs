@@ -19,10 +19,14 @@ fn main() -> Result<()> {
     bounded()?;
     println!("== checkpoint");
     checkpointed()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: grad
@@ -195,3 +199,25 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let x = Array::from([1.0f32, 2.0]);
+    if let Err(e) = grad(&x, |x| x.square()).ty() {
+        println!("{e}");
+    }
+    println!("{}", grad(&x, |x| x.square().sum(..)));
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("data", 2), ("model", 4)])?;
+    let x = F32.array_type([512, 64]).on(&mesh, p!["data", _]);
+    let w = F32.array_type([64, 32]).on(&mesh, p![_, "model"]);
+    let step = jit(|w: &Array, x: &Array| grad(w, |w| x.dot(w).square().sum(..)));
+    println!("{}", step.lower((w, x))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -148,6 +148,11 @@ fn of_pages() -> Result<Vec<(&'static str, &'static str, MovementDiagram)>> {
     let numbers = || digits().slice(ix![..12]);
     Ok(vec![
         (
+            "moves-uneven",
+            "thirteen numbers on four devices: nothing is sent",
+            jit(|x: &Array| 2 * x).data_movement(&digits().slice(ix![..13]).put(&auto, p!["i"]))?,
+        ),
+        (
             "moves-conflict",
             "a table and its transpose are added: rows meet columns",
             jit(|x: &Array| x + x.t()).data_movement(&table().put(&auto, p!["i", _]))?,

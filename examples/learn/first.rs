@@ -56,5 +56,15 @@ fn main() -> Result<()> {
     let scaled = jit(|x: &Array| 2.0 * x + 1.0);
     println!("{}", scaled.lower(&x)?.collectives());
     // ANCHOR_END: exercise2
+    println!("== exercise3");
+    exercise_3()
+}
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let sum = Array::arange(0..8) + Array::arange(0..6); // no panic here
+    let twice = 2 * sum;
+    println!("{}", twice.ty().is_err());
     Ok(())
 }
+// ANCHOR_END: exercise3

@@ -10,7 +10,9 @@ fn main() -> Result<()> {
     println!("== exercise4");
     exercise_4()?;
     println!("== exercise5");
-    exercise_5()
+    exercise_5()?;
+    println!("== exercise6");
+    exercise_6()
 }
 
 // ANCHOR: exercise1
@@ -60,3 +62,12 @@ fn exercise_5() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise5
+
+// ANCHOR: exercise6
+fn exercise_6() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    let shards = Array::ones([8, 4]).put(&mesh, p!["X", _]).shards()?;
+    println!("{} blocks, {} of them originals", shards.len(), shards.iter().filter(|s| s.replica == 0).count());
+    Ok(())
+}
+// ANCHOR_END: exercise6

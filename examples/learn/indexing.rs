@@ -14,14 +14,18 @@ fn main() -> Result<()> {
     slopes()?;
     println!("== segments");
     segments()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
-// ANCHOR: rows
 fn rows() -> Result<()> {
+    // ANCHOR: rows
     let table = Array::arange(0..12).reshape([4, 3]);
     let f = jit(|table: &Array, i: &Array, ids: &Array| {
         let row = table.slice(ix![i]); // [3]
@@ -35,9 +39,9 @@ fn rows() -> Result<()> {
     // `take` returns the minimum for a row past the end; with `Clip`, it returns the nearest row.
     let (past, options) = (Array::from([3, 9]), IndexOptions::default().mode(IndexMode::Clip));
     println!("{}\n{}", table.take(&past, 0), table.take_with(&past, 0, options));
+    // ANCHOR_END: rows
     Ok(())
 }
-// ANCHOR_END: rows
 
 // ANCHOR: lookup
 /// Prints the collectives of reading `ids` rows of 64 elements from a row-sharded table.
@@ -134,3 +138,27 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let table = Array::ones([8, 16]).put(&mesh, p!["X"]);
+    if let Err(e) = table.take(&Array::from([5, 0, 7]), 0).ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    for rows in [65_536, 131_072] {
+        let table = F32.array_type([rows, 64]).on(&mesh, p!["X"]);
+        let ids = I32.array_type([16]).on(&mesh, p![]);
+        let lowered = jit(|table: &Array, ids: &Array| table.take(ids, 0)).lower((table, ids))?;
+        println!("{rows} rows: {} bytes", lowered.collectives().bytes());
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise3

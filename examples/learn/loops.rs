@@ -18,11 +18,13 @@ fn main() -> Result<()> {
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
-// ANCHOR: unrolled
 fn unrolled() -> Result<()> {
+    // ANCHOR: unrolled
     let step = |x: &Array| 0.5 * x + 1.0;
     // A Rust loop runs while the function is traced: each of its steps becomes equations.
     let rust = jit(|x: &Array| (0..100).fold(x.clone(), |x, _| step(&x)));
@@ -36,9 +38,9 @@ fn unrolled() -> Result<()> {
         lines(traced.trace(&x)?.to_string())
     );
     println!("{} {}", rust.call(&x)?, traced.call(&x)?);
+    // ANCHOR_END: unrolled
     Ok(())
 }
-// ANCHOR_END: unrolled
 
 // ANCHOR: carry
 /// A carry is any tree of arrays. Its types, including shardings, are the same at every step.
@@ -179,3 +181,14 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::ones([8]).put(&mesh, p!["X"]);
+    let whole = fori_loop(0..3, Array::zeros([8]).put(&mesh, p![]), |_, sum| sum + &x);
+    println!("{}", whole.ty().is_err());
+    println!("{}", type_of(fori_loop(0..3, x.zeros_like(), |_, sum| sum + &x)));
+    Ok(())
+}
+// ANCHOR_END: exercise3

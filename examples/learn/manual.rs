@@ -27,7 +27,9 @@ fn main() -> Result<()> {
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: cut
@@ -257,3 +259,17 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::ones([8]).put(&mesh, p!["X"]);
+    println!("{}", type_of(x.sum(..)));
+    let f = shard_map(&mesh, p!["X"], p![], |x: &Array| {
+        println!("{}", type_of(x.sum(..)));
+        x.sum(..).psum("X")
+    });
+    println!("{}", f.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -10,18 +10,21 @@ fn main() -> Result<()> {
     island()?;
     println!("== over");
     over()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
     exercise_2()
 }
 
-// ANCHOR: three
 type Operands = (Array, Array, Array);
 
+// ANCHOR: three
 fn layer(x: &Array, w: &Array, b: &Array) -> Array {
     (x.dot(w) + b).logistic()
 }
+// ANCHOR_END: three
 
 fn three() -> Result<()> {
     let [xk, wk, bk] = Key::new(1701).split();
@@ -29,6 +32,7 @@ fn three() -> Result<()> {
     let (xs, ws) = (p![_, "X"], p!["X", _]); // the contracted dimension is sharded
     let place = |mesh: &Mesh| (x.put(mesh, xs), w.put(mesh, ws), b.put(mesh, p![]));
 
+    // ANCHOR: three
     let auto = Mesh::auto([("X", 8)])?;
     let by_partitioner = jit(layer);
     let mesh = Mesh::new([("X", 8)])?;
@@ -36,6 +40,7 @@ fn three() -> Result<()> {
     let by_hand = jit(shard_map(&mesh, (xs, ws, p![]), p![], |x: &Array, w: &Array, b: &Array| {
         (x.dot(w).psum("X") + b).logistic()
     }));
+    // ANCHOR_END: three
 
     println!("{:9} {:24} {:11} {:>6} {:>6}", "mode", "result", "collective", "bytes", "peak");
     let row = |mode: &str, program: Lowered<Operands, Array>, y: Array| -> Result<()> {
@@ -57,7 +62,6 @@ fn three() -> Result<()> {
     row("explicit", by_types.lower(&args)?, by_types.call(&args)?)?;
     row("manual", by_hand.lower(&args)?, by_hand.call(&args)?)
 }
-// ANCHOR_END: three
 
 // ANCHOR: batch
 fn batch() -> Result<()> {
@@ -131,3 +135,16 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    use atmesh::AxisType::{Auto, Explicit};
+    let mesh = Mesh::with_types([("data", 2, Explicit), ("model", 4, Auto)])?;
+    let x = Array::ones([16, 32]).put(&mesh, p!["data", _]);
+    if let Err(e) = x.constrain(p![_, "data"]).ty() {
+        println!("{e}");
+    }
+    println!("{}", type_of(x.constrain(p![_, "model"])));
+    Ok(())
+}
+// ANCHOR_END: mistake

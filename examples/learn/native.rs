@@ -16,8 +16,8 @@ fn main() -> Result<()> {
     exercise_2()
 }
 
-// ANCHOR: first
 fn first() -> Result<()> {
+    // ANCHOR: first
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0..8);
     // Plain Rust on one thread per device: the block is an ndarray view, the result an ndarray.
@@ -32,9 +32,9 @@ fn first() -> Result<()> {
         Ok(mine)
     });
     println!("{}", f.call(&x)?);
+    // ANCHOR_END: first
     Ok(())
 }
-// ANCHOR_END: first
 
 // ANCHOR: messages
 fn messages() -> Result<()> {

@@ -15,7 +15,9 @@ fn main() -> Result<()> {
     println!("== profile");
     profile()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: bound
@@ -27,16 +29,18 @@ fn plan(examples: usize) -> Result<atmesh::plan::Plan> {
     let step = jit(|x: &Array, w: &Array| grad(w, |w| x.dot(w).square().mean(..)));
     step.lower((x, w))?.plan(&Machine::h100().links(Link::switch(50e9)))
 }
+// ANCHOR_END: bound
 
 fn bound() -> Result<()> {
+    // ANCHOR: bound
     for examples in [256, 4096, 65536] {
         let plan = plan(examples)?;
         let Some((bound, share)) = plan.bound() else { continue };
         println!("{examples:5} per device: {:.0} % of the time is {}", 100.0 * share, bound.name());
     }
+    // ANCHOR_END: bound
     Ok(())
 }
-// ANCHOR_END: bound
 
 // ANCHOR: donate
 fn donate() -> Result<()> {
@@ -119,3 +123,14 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let f = jit(|x: &Array| 0.9 * x).donate([0]);
+    let x = Array::ones([4]);
+    let copy = x.clone();
+    let y = f.call(x)?;
+    println!("{y} {}", copy.to_vec::<f32>().is_ok());
+    Ok(())
+}
+// ANCHOR_END: exercise2

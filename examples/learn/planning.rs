@@ -17,6 +17,8 @@ fn main() -> Result<()> {
     keep()?;
     println!("== measured");
     measured()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -224,3 +226,15 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 1024), ("model", 64)])?;
+    let f = jit(|x: &Array| x.sum(..));
+    println!("{} bytes", f.lower(F32.array_type([65536]).on(&mesh, p!["data"]))?.collectives().bytes());
+    if let Err(e) = f.call(Array::ones([65536]).put(&mesh, p!["data"])) {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake

@@ -1,6 +1,8 @@
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -32,3 +34,14 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let edges = Array::ones([4, 2]);
+    let to = Array::from([0.0f32, 2.0, 4.0, 6.0]) / 2.0;
+    if let Err(e) = edges.segment_sum(&to, 4).ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake

@@ -12,7 +12,9 @@ fn main() -> Result<()> {
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: keys
@@ -105,3 +107,12 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let key = Key::new(42);
+    let without = (0..3).map(|step| key.fold_in(step).uniform([])).next_back().expect("three steps");
+    println!("{}", without.allclose(&key.fold_in(2).uniform([]))?);
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -12,7 +12,9 @@ fn main() -> Result<()> {
     println!("== error");
     error()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: copies
@@ -88,3 +90,12 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (w, x) = (Array::ones([8]).put(&mesh, p![]), Array::ones([8]).put(&mesh, p!["X"]));
+    println!("{}", type_of(w + x));
+    Ok(())
+}
+// ANCHOR_END: exercise2

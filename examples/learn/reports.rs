@@ -13,10 +13,14 @@ fn main() -> Result<()> {
     why()?;
     println!("== scopes");
     scopes()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: report
@@ -138,3 +142,26 @@ fn scopes() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: scopes
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = F32.array_type([64, 32]).on(&mesh, p!["X", _]);
+    let lowered = jit(|x: &Array| x.sum_to(0, p!["X"])).lower(x)?;
+    let test = std::panic::AssertUnwindSafe(|| assert_collectives!(lowered, AllReduce("X") x 1));
+    std::panic::set_hook(Box::new(|_| {}));
+    let failure = std::panic::catch_unwind(test).expect_err("it is a reduce-scatter");
+    drop(std::panic::take_hook());
+    println!("{}", failure.downcast_ref::<String>().map_or("", |text| text));
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let lowered = jit(|x: &Array| x.softmax(0)).lower(F32.array_type([64]).on(&mesh, p!["X"]))?;
+    println!("{}", lowered.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -13,10 +13,14 @@ fn main() -> Result<()> {
     life()?;
     println!("== explicit");
     explicit()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: one
@@ -156,3 +160,26 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::new([("x", 4)])?;
+    let rod = Array::ones([16]).put(&mesh, p!["x"]);
+    if let Err(e) = rod.slice(ix![1..-1]).ty() {
+        println!("{e}");
+    }
+    println!("{}", type_of(rod.shift(1, 0, 0.0) + rod.shift(-1, 0, 0.0)));
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::auto([("x", 4)])?;
+    for points in [16, 1600] {
+        let f = jit(|x: &Array| x.roll(1, 0) + x.roll(-1, 0));
+        println!("{}", f.lower(F32.array_type([points]).on(&mesh, p!["x"]))?.collectives().bytes());
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise3

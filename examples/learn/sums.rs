@@ -4,7 +4,9 @@ fn main() -> Result<()> {
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: exercise1
@@ -44,3 +46,13 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let u = Array::ones([4]).put(&mesh, p![]).reshard(p![_; U: "X"]);
+    let s = Array::ones([4]).put(&Mesh::new([("X", 4)])?, p!["X"]);
+    println!("{} {}", u.shards()?[0].data.nbytes()?, s.shards()?[0].data.nbytes()?);
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -16,7 +16,9 @@ fn main() -> Result<()> {
     println!("== tolerance");
     tolerance()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: meshes
@@ -111,3 +113,12 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let x = Key::new(0).normal([64]);
+    let split = x.put(&Mesh::new([("X", 4)])?, p!["X"]);
+    println!("{} {}", (2.0 * &split).array_equal(&(2.0 * &x))?, split.sum(..).allclose(&x.sum(..))?);
+    Ok(())
+}
+// ANCHOR_END: exercise2

@@ -12,7 +12,11 @@ fn main() -> Result<()> {
     println!("== lengths");
     lengths()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
 // ANCHOR: auto
@@ -86,3 +90,20 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let x = Array::arange(1.0..14.0f32);
+    let padded = x.pad(0.0, [(0, 3, 0)]);
+    println!("{} {} {}", x.mean(..), padded.mean(..), padded.sum(..) / 13.0);
+    Ok(())
+}
+// ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let x = Array::from([-3.0f32, -1.0, -2.0]);
+    println!("{} {}", x.pad(0.0, [(0, 1, 0)]).max(..), x.pad(f32::NEG_INFINITY, [(0, 1, 0)]).max(..));
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -5,17 +5,21 @@ fn main() -> Result<()> {
     kmeans()?;
     println!("== attention");
     attention()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
-    exercise_2()
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
 }
 
-// ANCHOR: kmeans
 /// Runs ten rounds of k-means on 256 points around four centres, with sharded rows.
 fn kmeans() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let places = Array::from([[0.0f32, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]);
+    // ANCHOR: kmeans
     let x = concat([&places; 64], 0) + Key::new(0).normal([256, 2]);
     let centres = x.slice(ix![..4]).put(&mesh, p![]); // the first four points: one from each cloud
     let x = x.put(&mesh, p!["X", _]);
@@ -29,9 +33,9 @@ fn kmeans() -> Result<()> {
     let found = cluster.call((&x, &centres))?;
     println!("{}, near the places: {}", type_of(&found), found.allclose_with(&places, 0.0, 0.5)?);
     println!("{}", cluster.lower((&x, &centres))?.collectives());
+    // ANCHOR_END: kmeans
     Ok(())
 }
-// ANCHOR_END: kmeans
 
 // ANCHOR: attention
 /// Computes attention with eight heads, two on each device, from queries to a share of the result.
@@ -97,3 +101,22 @@ fn exercise_2() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise2
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let scores = Key::new(0).normal([8, 16, 16]); // heads, queries, keys
+    for dim in [1, 2] {
+        let sums = scores.softmax(dim).sum(2);
+        println!("softmax({dim}): rows add up to 1: {}", sums.allclose_with(&Array::ones([8, 16]), 1e-5, 1e-5)?);
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let mesh = Mesh::new([("heads", 4)])?;
+    println!("{}", Array::ones([2, 32, 16]).put(&mesh, p!["heads", _, _]).ty().is_err());
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -5,11 +5,12 @@ fn main() -> Result<()> {
     memory()?;
     println!("== split");
     split()?;
+    println!("== mistake");
+    mistake()?;
     println!("== exercise1");
     exercise_1()
 }
 
-// ANCHOR: memory
 fn memory() -> Result<()> {
     let parameters = 7_000_000_000_u64;
     println!("7 B parameters with Adam, float32: {} GB", 16 * parameters / 1_000_000_000);
@@ -17,6 +18,7 @@ fn memory() -> Result<()> {
         println!("{devices:3} devices, everything split: {:6.2} GB on each", 112.0 / devices as f64);
     }
     // The same question for a program: one 4096 × 4096 matrix, its Adam state, and a step.
+    // ANCHOR: memory
     let step = jit(|weights: &Array, gradient: &Array, mean: &Array, variance: &Array| {
         let mean = 0.9 * mean + 0.1 * gradient;
         let variance = 0.999 * variance + 0.001 * gradient.square();
@@ -28,15 +30,12 @@ fn memory() -> Result<()> {
         let one = || F32.array_type([4096, 4096]).on(&mesh, p!["X", _]);
         let lowered = step.lower((one(), one(), one(), one()))?;
         let report = lowered.collectives();
-        println!(
-            "{devices:3} devices: {:4} MiB on each, {} collectives",
-            report.peak_bytes() >> 20,
-            report.len()
-        );
+        let (mib, count) = (report.peak_bytes() >> 20, report.len());
+        println!("{devices:3} devices: {mib:4} MiB on each, {count} collectives");
     }
+    // ANCHOR_END: memory
     Ok(())
 }
-// ANCHOR_END: memory
 
 // ANCHOR: split
 fn split() -> Result<()> {
@@ -70,3 +69,13 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: mistake
+fn mistake() -> Result<()> {
+    let mesh = Mesh::new([("X", 3)])?;
+    if let Err(e) = Array::ones([64, 32]).put(&mesh, p!["X", _]).ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: mistake

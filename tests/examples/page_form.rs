@@ -1,69 +1,194 @@
-//! The form of the book's pages: objectives at the top, a summary, and links to sections that exist.
+//! The form of the book's pages, and links to sections that exist.
+//!
+//! A teaching page has objectives, a reason to read it, a picture before any code, a small program, a
+//! variation of it, a mistake, something to try, three questions with folded answers, and a summary.
 
 use super::at;
 
-/// Pages without the form: reference, lists and generated pages.
-const REFERENCE: [&str; 28] = [
-    "SUMMARY.md",
-    "all_shardings.md",
-    "cookbook.md",
-    "devices.md",
-    "errors.md",
-    "errors_modes.md",
-    "errors_products.md",
-    "errors_running.md",
-    "errors_shapes.md",
-    "errors_tracing.md",
-    "errors_types.md",
-    "exercises.md",
-    "explicit.md",
-    "explicit_products.md",
-    "explicit_reshard.md",
-    "explicit_shapes.md",
-    "faq.md",
-    "follow.md",
-    "glossary.md",
-    "introduction.md",
-    "modes.md",
-    "playground.md",
-    "primitives.md",
-    "same_bits.md",
-    "sources.md",
-    "typed_compared.md",
-    "typed_generic.md",
-    "typed_rules.md",
+/// Pages without the form, and what they are instead.
+const REFERENCE: &[(&[&str], &str)] = &[
+    (&["SUMMARY.md"], "the list of pages"),
+    (&["introduction.md"], "the way in: what the book is for, and where to start"),
+    (&["playground.md"], "the playground itself"),
+    (&["exercises.md", "cookbook.md", "faq.md"], "collections, each entry by itself"),
+    (&["glossary.md", "primitives.md", "all_shardings.md", "sources.md"], "lists to look something up"),
+    (
+        &[
+            "errors.md",
+            "errors_modes.md",
+            "errors_products.md",
+            "errors_running.md",
+            "errors_shapes.md",
+            "errors_tracing.md",
+            "errors_types.md",
+        ],
+        "errors by family, each with its program",
+    ),
+    (
+        &["explicit.md", "explicit_products.md", "explicit_reshard.md", "explicit_shapes.md", "modes.md"],
+        "rules, one by one, each accepted and rejected",
+    ),
+    (&["typed_compared.md", "typed_generic.md", "typed_rules.md"], "the reference of typed arrays"),
+    (&["devices.md", "follow.md", "same_bits.md"], "how the crate works inside"),
 ];
 
-/// Returns what the form requires and the page lacks.
+/// Parts of the form that pages do without, and why.
+const WITHOUT: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["jax.md", "mpi.md", "numpy.md", "pytorch.md", "reactant.md"],
+        &["picture", "small program", "variation", "mistake", "try", "questions", "next"],
+        "a comparison with another library, to look up names",
+    ),
+    (&["install.md"], &["picture", "variation", "questions"], "nothing is sharded yet"),
+    (
+        &["training.md", "optimizers.md", "layers.md", "layouts.md", "llama.md", "network_layouts.md"],
+        &["reason", "picture", "small program", "variation", "mistake", "try", "questions", "next"],
+        "a project, grown from page to page: a program is a whole one, and questions come at its end",
+    ),
+    (
+        &["debugging.md", "testing.md", "sharp_bits.md", "performance.md", "beyond.md"],
+        &["picture"],
+        "about code and its surroundings: a picture of blocks would show nothing of it",
+    ),
+    (
+        &["typed.md", "typed_structs.md"],
+        &["picture"],
+        "about types in the source, whose arrays are those of the pages before",
+    ),
+];
+
+/// The number of lines that the first program of a page shows at most.
+const MAX_LINES: usize = 15;
+
+/// Replaces the lines that include a part of a file by that part; other lines of the file, which the
+/// page hides, are left out.
+fn expanded(page: &str) -> String {
+    let mut text = String::new();
+    for line in page.lines() {
+        let Some(include) = line.strip_prefix("{{#").and_then(|l| l.strip_suffix("}}")) else {
+            text += &format!("{line}\n");
+            continue;
+        };
+        let (_, target) = include.split_once(' ').unwrap_or_default();
+        let (path, anchor) = target.split_once(':').map_or((target, None), |(path, a)| (path, Some(a)));
+        let file = std::fs::read_to_string(at("book/src").join(path)).unwrap_or_default();
+        let mut is_shown = anchor.is_none();
+        for line in file.lines() {
+            match (line.split_once("ANCHOR: "), line.split_once("ANCHOR_END: "), anchor) {
+                (Some((_, name)), _, Some(anchor)) if name.trim() == anchor => is_shown = true,
+                (_, Some((_, name)), Some(anchor)) if name.trim() == anchor => is_shown = false,
+                (None, None, _) if is_shown => text += &format!("{line}\n"),
+                _ => {}
+            }
+        }
+    }
+    text
+}
+
+/// Returns the programs of a page, expanded.
+fn programs(page: &str) -> Vec<&str> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    blocks.filter(|block| block.starts_with("rust")).collect()
+}
+
+/// Counts the lines of a program that a page shows: neither blank nor hidden.
+fn shown_lines(program: &str) -> usize {
+    program.lines().skip(1).filter(|l| !l.trim().is_empty() && !l.starts_with("# ") && *l != "#").count()
+}
+
+/// Returns true if a paragraph of 20 words precedes the first section, other than the objectives.
+fn has_reason(page: &str) -> bool {
+    let head = page.split("\n## ").next().unwrap_or_default();
+    head.split("\n\n").any(|p| {
+        !p.starts_with(['*', '#', '!'])
+            && !p.starts_with("```")
+            && !p.contains("After this ")
+            && p.split_whitespace().count() >= 20
+    })
+}
+
+/// Returns the parts of the form that a page lacks.
 fn missing(page: &str) -> Vec<&'static str> {
-    let top: String = page.lines().take(12).collect::<Vec<_>>().join("\n");
-    let objectives = top.contains("After this ") && page.lines().take(12).any(|line| line.starts_with("* "));
-    let parts = [("objectives at the top", objectives), ("a summary", page.contains("\n## Summary\n"))];
-    parts.into_iter().filter(|(_, there)| !there).map(|(part, _)| part).collect()
+    let page = &expanded(page);
+    let top: Vec<&str> = page.lines().take(16).collect();
+    let objectives = top.iter().any(|line| line.contains("After this "))
+        && top.iter().filter(|line| line.starts_with("* ")).count() >= 2;
+    let before_code = page.split("```rust").next().unwrap_or_default();
+    let (before, exercises) = page.split_once("\n## Exercises\n").unwrap_or((page, ""));
+    let exercises = exercises.split("\n## ").next().unwrap_or_default();
+    let is_question = |line: &&str| line.split_once(". ").is_some_and(|(n, _)| n.parse::<u8>().is_ok());
+    let questions = exercises.lines().filter(is_question).count();
+    let folded = exercises.matches("<details><summary>Answer</summary>").count();
+    let shown = programs(before);
+    let is_mistake =
+        |line: &str| line.starts_with("## ") && (line.contains("mistake") || line.contains("bug"));
+    let mistake = page.contains("error[") || page.lines().any(is_mistake);
+    let parts = [
+        ("objectives", objectives),
+        ("reason", has_reason(page)),
+        ("picture", before_code.contains("](pictures/")),
+        ("small program", shown.first().is_some_and(|program| shown_lines(program) <= MAX_LINES)),
+        ("variation", shown.len() >= 2),
+        ("mistake", mistake),
+        ("try", page.contains("Try it: ") || page.contains("cargo run") || page.contains("cargo test")),
+        ("questions", questions >= 3 && folded >= 3),
+        ("summary", page.contains("\n## Summary\n")),
+        ("next", page.contains("\n**Next:** ")),
+    ];
+    parts.into_iter().filter(|(_, is_there)| !is_there).map(|(part, _)| part).collect()
 }
 
 #[test]
-fn teaching_pages_have_objectives_and_a_summary() {
+fn teaching_pages_have_the_form() {
     let mut wrong = Vec::new();
+    let mut teaching = 0;
     for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
         let path = entry.expect("a page").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !name.ends_with(".md") || REFERENCE.contains(&name.as_str()) {
+        let name = name.as_str();
+        if !name.ends_with(".md") || REFERENCE.iter().any(|(pages, _)| pages.contains(&name)) {
             continue;
         }
+        teaching += 1;
+        let is_needed = |part: &&str| {
+            !WITHOUT.iter().any(|(pages, parts, _)| pages.contains(&name) && parts.contains(part))
+        };
         let lacks = missing(&std::fs::read_to_string(&path).expect("a page can be read"));
+        let lacks: Vec<&str> = lacks.into_iter().filter(is_needed).collect();
         if !lacks.is_empty() {
-            wrong.push(format!("{name} has no {}", lacks.join(", and no ")));
+            wrong.push(format!("{name}: no {}", lacks.join(", no ")));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(teaching > 40, "only {teaching} teaching pages");
+}
+
+/// Every page that is named above exists.
+#[test]
+fn pages_without_the_form_exist() {
+    let reference = REFERENCE.iter().flat_map(|(pages, _)| pages.iter());
+    let without = WITHOUT.iter().flat_map(|(pages, ..)| pages.iter());
+    for page in reference.chain(without) {
+        assert!(at("book/src").join(page).exists(), "{page}");
+    }
 }
 
 #[test]
 fn the_form_is_recognised() {
-    let page = "# A page\n\nAfter this page you can\n\n* read it.\n\n## Summary\n\nIt is short.\n";
-    assert!(missing(page).is_empty());
-    assert_eq!(missing("# A page\n\nText.\n").len(), 2);
+    let question = "\n1. Why?\n\n<details><summary>Answer</summary>\n\nSo.\n\n</details>\n";
+    let program = "```rust\nlet x = 1;\n```\n";
+    let page = format!(
+        "# A page\n\nAfter this page you can\n\n* read it;\n* write it.\n\n{}\n\n![a](pictures/a.svg)\n\n\
+         ## First\n\n{program}\n{program}\nTry it: [there](playground.md)\n\n## A mistake\n\n## Exercises\n\
+         {question}{question}{question}\n## Summary\n\nIt is short.\n\n**Next:** more.\n",
+        "a word of reason ".repeat(6)
+    );
+    assert_eq!(missing(&page), [""; 0]);
+    assert_eq!(missing("# A page\n\nText.\n").len(), 10);
+    assert_eq!(missing(&page.replace("* write it.", "")), ["objectives"]);
+    assert_eq!(missing(&page.replacen(question, "", 1)), ["questions"]);
+    let long = format!("```rust\n{}```\n", "let x = 1;\n".repeat(16));
+    assert_eq!(missing(&page.replacen(program, &long, 1)), ["small program"]);
 }
 
 /// Returns the anchor that mdBook gives a heading.

@@ -247,8 +247,8 @@ fn debugging() -> Vec<Exercise> {
             part,
             name: "less_sent",
             chapter: "reports.md",
-            task: "The report of this program has an all-gather of 7,168 bytes. Return the same result with \
-                   one all-reduce of 224.",
+            task: "The report of this program has an all-gather of all rows. Return the same result with one \
+                   all-reduce of the sums.",
             grade: |a| {
                 let x = normal(1, [64, 32]);
                 Check::new(one(a.less_sent, &x.put(&line()?, p!["X", _])))
