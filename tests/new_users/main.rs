@@ -5,7 +5,11 @@
 #[path = "../error_checks/mod.rs"]
 mod error_checks;
 
+mod magnets;
 mod mistakes;
+mod retrieval;
+mod six_pages;
+mod vae;
 
 use atmesh::prelude::*;
 use error_checks::Unquoted as _;

@@ -297,6 +297,17 @@ fn networks(ids: Array, q: Array, k: Array, v: Array, x: Array, a: Array, b: Arr
     let _ = let_keys();
 }
 
+fn from_torch(x: Array, y: Array, w: Array, ids: Array, table: Array, scale: Array, bias: Array) {
+    let (key, labels, model) = (Key::new(0), &ids, x.clone());
+    let [a, b] = key.split();
+    let (a, b) = (a.uniform([2]), b.normal([2, 3]));
+    let _ = (x.dot(&w) + &b, a, key.normal([2, 3]), key.uniform([2]), (&x - &y).square().mean(..));
+    let _ = (nn::embed(&table, &ids), nn::layer_norm(&x, &scale, &bias), nn::dropout(&key, 0.1, &x));
+    let _ = (x.relu(), x.logistic(), x.softmax(-1), value_and_grad(&model, |model| model.sum(..)));
+    let _ = nn::softmax_cross_entropy_with_integer_labels(&x, &labels).mean(..);
+    let _ = nn::sigmoid_binary_cross_entropy(&x, &y).mean(..);
+}
+
 fn optimizers(params: Model, g: Model, state: OptState, updates: Model, xs: Array) -> Result<()> {
     let opt = optim::adamw_with(1e-3, Adam::default().b2(0.99), 0.1);
     let _ = optim::adamw(1e-3);

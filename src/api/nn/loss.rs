@@ -115,7 +115,7 @@ pub fn softmax_cross_entropy(logits: &Array, labels: &Array) -> Array {
 /// assert!(loss.allclose(&Array::from([0.6931472f32, 0.0, 100.0]))?);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
-#[doc(alias("BCEWithLogitsLoss", "binary_cross_entropy"))]
+#[doc(alias("BCEWithLogitsLoss", "binary_cross_entropy", "binary_cross_entropy_with_logits"))]
 #[track_caller]
 pub fn sigmoid_binary_cross_entropy(logits: &Array, labels: impl Operand) -> Array {
     let labels = labels.term();

@@ -71,6 +71,7 @@ impl Key {
     /// assert!(x.min(..).item::<f32>()? >= 0.0 && x.max(..).item::<f32>()? < 1.0);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "rand")]
     #[track_caller]
     pub fn uniform(&self, ty: impl Into<ArrayType>) -> Array {
         self.sample_float(ty.into(), CallSite::here("uniform"), |u, _| u(0.0, 1.0))
@@ -110,6 +111,7 @@ impl Key {
     ///     && (x.std(..).item::<f32>()? - 1.0).abs() < 0.1);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias = "randn")]
     #[track_caller]
     pub fn normal(&self, ty: impl Into<ArrayType>) -> Array {
         self.sample_float(ty.into(), CallSite::here("normal"), |u, f| {

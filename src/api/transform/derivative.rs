@@ -54,6 +54,7 @@ pub fn grad<A: Args, R: Output<Tree: Loss>>(point: A, f: impl Fn(A::Owned) -> R)
 /// assert_eq!((loss.item::<f32>()?, double.item::<f32>()?, g.item::<f32>()?), (9.0, 6.0, 6.0));
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("zero_grad", "backward"))]
 #[track_caller]
 pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
     point: A,
