@@ -47,7 +47,13 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 86] = [
+const TASKS: [(&str, &str); 92] = [
+    ("choosing a mode", "choosing"),
+    ("explicit mode", "practice"),
+    ("where is the sum", "practice"),
+    ("spectral", "spectral"),
+    ("how to read", "reading"),
+    ("the pictures", "reading"),
     ("install", "install"),
     ("first program", "first"),
     ("cargo features", "install"),

@@ -209,5 +209,6 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
         std::fs::write(folder.join(format!("{name}.svg")), moves.to_svg(title)).map_err(Error::other)?;
     }
     std::fs::write(folder.join("heat-plate.svg"), crate::plate::draw()?).map_err(Error::other)?;
+    std::fs::write(folder.join("choosing.svg"), crate::chart::draw()).map_err(Error::other)?;
     Ok(())
 }

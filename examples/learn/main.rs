@@ -1,7 +1,8 @@
 //! The programs of the book's lessons: `… --example learn -- [LESSON…] [--pictures FOLDER]`.
 //!
-//! Each file is one lesson and a complete program. `figures.rs` and `plate.rs` draw their pictures.
+//! Each file is one lesson and a complete program. `chart.rs`, `figures.rs` and `plate.rs` draw their pictures.
 
+mod chart;
 mod figures;
 mod plate;
 
@@ -18,7 +19,7 @@ macro_rules! lessons {
     };
 }
 lessons! {
-    why, first, network, grids, replicated, uneven, data, collectives, costs, products, reports, auto, manual, native, mixed, derivatives, loops, randoms, stencils, convolutions, indexing, custom, programs, whole, stages, sums, bits, planning, strategy, beyond, debugging, testing, sharp, performance, walkthroughs,
+    why, first, network, grids, replicated, uneven, data, collectives, costs, products, reports, auto, manual, native, mixed, derivatives, loops, randoms, stencils, convolutions, indexing, custom, programs, whole, stages, sums, bits, planning, strategy, beyond, debugging, testing, sharp, performance, walkthroughs, practice, choosing, spectral,
 }
 
 fn main() -> Result<()> {

@@ -29,7 +29,9 @@ fn layer(x: &Array, w: &Array, b: &Array) -> Array {
 fn three() -> Result<()> {
     let [xk, wk, bk] = Key::new(1701).split();
     let (x, w, b) = (xk.normal([16, 32]), wk.normal([32, 16]), bk.normal([16]));
+    // ANCHOR: three
     let (xs, ws) = (p![_, "X"], p!["X", _]); // the contracted dimension is sharded
+    // ANCHOR_END: three
     let place = |mesh: &Mesh| (x.put(mesh, xs), w.put(mesh, ws), b.put(mesh, p![]));
 
     // ANCHOR: three

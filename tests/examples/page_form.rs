@@ -8,7 +8,7 @@ use super::at;
 /// Pages without the form, and what they are instead.
 const REFERENCE: &[(&[&str], &str)] = &[
     (&["SUMMARY.md"], "the list of pages"),
-    (&["introduction.md"], "the way in: what the book is for, and where to start"),
+    (&["introduction.md", "reading.md"], "the way in: what the book is for, and where to start"),
     (&["playground.md"], "the playground itself"),
     (&["exercises.md", "cookbook.md", "faq.md"], "collections, each entry by itself"),
     (&["glossary.md", "primitives.md", "all_shardings.md", "sources.md"], "lists to look something up"),
