@@ -30,6 +30,7 @@ fn network(x: &Array, up: &Array, down: &Array) -> Array {
     let y = y.exp();
     y / 2.0
 }
+
 // ANCHOR_END: program
 
 fn operands(mesh: &Mesh, specs: [Spec; 3]) -> (Array, Array, Array) {

@@ -21,6 +21,7 @@ fn row(mode: &str, program: atmesh::Lowered<Array, Array>, y: Array) {
 fn unit(x: &Array) -> Array {
     x / x.square().sum(..).sqrt()
 }
+
 // ANCHOR_END: modes
 
 fn modes() -> Result<()> {

@@ -24,6 +24,7 @@ type Operands = (Array, Array, Array);
 fn layer(x: &Array, w: &Array, b: &Array) -> Array {
     (x.dot(w) + b).logistic()
 }
+
 // ANCHOR_END: three
 
 fn three() -> Result<()> {

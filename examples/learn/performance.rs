@@ -29,6 +29,7 @@ fn plan(examples: usize) -> Result<atmesh::plan::Plan> {
     let step = jit(|x: &Array, w: &Array| grad(w, |w| x.dot(w).square().mean(..)));
     step.lower((x, w))?.plan(&Machine::h100().links(Link::switch(50e9)))
 }
+
 // ANCHOR_END: bound
 
 fn bound() -> Result<()> {

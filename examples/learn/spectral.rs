@@ -28,6 +28,7 @@ fn heat(u: &Array, time: f64) -> Array {
     let squares = k.square().expand_dims(1) + k.square().expand_dims(0);
     (u.fftn(2) * (-time * squares).exp().astype(C64)).ifftn(2).real()
 }
+
 // ANCHOR_END: spread
 
 fn start() -> Array {
