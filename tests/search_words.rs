@@ -47,7 +47,9 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 92] = [
+const TASKS: [(&str, &str); 94] = [
+    ("products by hand", "schedules"),
+    ("how long do they wait", "schedules"),
     ("choosing a mode", "choosing"),
     ("explicit mode", "practice"),
     ("where is the sum", "practice"),
