@@ -26,7 +26,7 @@
 pub use crate::cluster::Options;
 
 use crate::cluster::{Membership, join_group};
-use crate::core::{Error, Result, SourceLocation};
+use crate::core::{Error, Result, SourceLocation, set_process_devices};
 #[cfg(feature = "xla")]
 use crate::xla::pjrt::{Client, PLUGIN};
 use std::fmt;
@@ -87,12 +87,21 @@ fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
     let membership = join_group(options, shared_properties, location)?;
     #[cfg(feature = "xla")]
     let client = create_client(&membership).map_err(|e| e.with_location("distributed::init", location))?;
-    *joined_at = Some(location);
-    Ok(Cluster {
+    let cluster = Cluster {
         membership,
         #[cfg(feature = "xla")]
         client,
-    })
+    };
+    if cluster.processes() > 1 {
+        set_process_devices(&cluster.device_counts()).map_err(|first| {
+            let fault = fault!(Mesh, "this process has made a mesh before it joins the others")
+                .help("call `distributed::init` before the first `Mesh`");
+            let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
+            error.related(first, "the mesh is made here")
+        })?;
+    }
+    *joined_at = Some(location);
+    Ok(cluster)
 }
 
 /// Returns the properties that all processes must have in common.
@@ -110,9 +119,15 @@ fn create_client(membership: &Membership) -> Result<Option<Client>> {
     let Some(group) = membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some()) else {
         return Ok(None);
     };
-    Client::for_cluster(membership, group).map(Some).inspect_err(|_| {
-        group.leave(Some("it has no client of the plugin".into()));
-    })
+    match Client::for_cluster(membership, group) {
+        Ok(client) => {
+            Ok(Some(client))
+        }
+        Err(error) => {
+            group.leave(Some("it has no client of the plugin".into()));
+            Err(error)
+        }
+    }
 }
 
 /// The processes that run this program together. [`init`] returns it.
@@ -154,7 +169,21 @@ impl Cluster {
         if let Some(client) = &self.client {
             return client.devices();
         }
-        self.membership.group.as_ref().map_or(self.local_devices(), |group| group.devices())
+        match &self.membership.group {
+            Some(group) => group.devices().iter().sum(),
+            None => self.local_devices(),
+        }
+    }
+    /// Returns the number of devices of each process.
+    fn device_counts(&self) -> Vec<usize> {
+        #[cfg(feature = "xla")]
+        if let Some(client) = &self.client {
+            let mut counts = vec![0; self.processes()];
+            let owners = (0..client.devices()).filter_map(|device| client.process_of(device));
+            owners.for_each(|process| counts[process] += 1);
+            return counts;
+        }
+        self.membership.group.as_ref().map_or_else(|| vec![self.local_devices()], |group| group.devices())
     }
     /// Returns the number of devices of this process.
     pub fn local_devices(&self) -> usize {

@@ -4,8 +4,9 @@ mod device;
 mod logical;
 
 pub use crate::core::axes::{Axes, Axis, AxisType};
+use device::check_mesh_size;
 pub use device::{DeviceId, devices};
-pub(crate) use device::{MAX_DEVICES, first_devices};
+pub(crate) use device::{MAX_DEVICES, first_devices, set_process_devices};
 pub(crate) use logical::AxisRules;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
@@ -104,7 +105,13 @@ impl Mesh {
     #[track_caller]
     fn build(axes: Vec<(Axis, usize, AxisType)>, on: DeviceChoice<'_>) -> Result<Mesh> {
         let location = Location::caller();
-        Mesh::try_build(axes, on).map_err(|fault| Error::new(fault, "mesh", Vec::new(), Some(location)))
+        let made = Mesh::try_build(axes, on).and_then(|mesh| {
+            // an abstract mesh may have any size
+            let devices =
+                mesh.0.devices.as_ref().map_or(Ok(()), |list| check_mesh_size(list.len(), location));
+            devices.map(|()| mesh)
+        });
+        made.map_err(|fault| Error::new(fault, "mesh", Vec::new(), Some(location)))
     }
     fn try_build(axes: Vec<(Axis, usize, AxisType)>, on: DeviceChoice<'_>) -> Result<Mesh, Fault> {
         let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
