@@ -18,7 +18,7 @@ use crate::xla::pjrt::{self, Client, DeviceBuffer};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
 use std::ops::Range;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Runs programs on the plugin that `ATMESH_PJRT_PLUGIN` names.
 pub(crate) struct Xla;
@@ -36,7 +36,9 @@ impl Engine for Xla {
             Some(location) => e.with_location("the engine xla", location),
             None => e,
         };
-        let devices = program.mesh.as_ref().map_or(1, |m| m.size());
+        // with several processes, all devices run a program without a mesh
+        let unplaced = CLUSTER_CLIENT.get().map_or(1, Client::devices);
+        let devices = program.mesh.as_ref().map_or(unplaced, |m| m.size());
         let given: Vec<ModuleInput> = (0..program.inputs.len())
             .map(|k| ModuleInput::Argument { donated: job.donated.get(k) == Some(&true) })
             .collect();
@@ -55,12 +57,14 @@ impl Engine for Xla {
                 None,
             )));
         }
+        let own = executable.own_devices();
         let of_input = |v: &crate::ir::program::Var| {
             let info = &program.vars[v.index()];
-            BoundaryLayout::new(&info.ty, info.placement.as_ref(), devices)
+            BoundaryLayout::new(&info.ty, info.placement.as_ref(), devices, own)
         };
-        let of_output =
-            |out: &Input| BoundaryLayout::new(&program.input_type(out), placement(program, out), devices);
+        let of_output = |out: &Input| {
+            BoundaryLayout::new(&program.input_type(out), placement(program, out), devices, own)
+        };
         Ok(Arc::new(XlaExecutable {
             arguments: program.inputs.iter().map(of_input).collect(),
             results: program.outputs.iter().map(|out| Arc::new(of_output(out))).collect(),
@@ -96,9 +100,21 @@ fn placement<'a>(program: &'a Program, out: &Input) -> Option<&'a Placement> {
     }
 }
 
+/// The client of several processes, if this one has joined others.
+static CLUSTER_CLIENT: OnceLock<Client> = OnceLock::new();
+
+/// Makes all programs run on the devices of this client, which several processes share.
+pub(crate) fn use_cluster_client(client: &Client) {
+    // a process joins once
+    let _ = CLUSTER_CLIENT.set(client.clone());
+}
+
 /// Returns a client with at least this many devices.
 /// All programs share the clients that exist already.
 fn client(devices: usize) -> Result<Client> {
+    if let Some(client) = CLUSTER_CLIENT.get() {
+        return Ok(client.clone());
+    }
     static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(client) = clients.iter().find(|c| c.devices() >= devices) {
@@ -113,13 +129,16 @@ fn client(devices: usize) -> Result<Client> {
 #[derive(Debug)]
 struct BoundaryLayout {
     ty: ArrayType,
+    /// The block of each device, of all processes.
     blocks: Vec<Vec<Range<usize>>>,
+    /// The indices of the devices of this process.
+    own: Vec<usize>,
     /// The number of partial values outside the module. Inside the module, the value is their sum.
     num_partials: usize,
 }
 
 impl BoundaryLayout {
-    fn new(ty: &ArrayType, at: Option<&Placement>, devices: usize) -> BoundaryLayout {
+    fn new(ty: &ArrayType, at: Option<&Placement>, devices: usize, own: &[usize]) -> BoundaryLayout {
         let dim = |d: usize, n: usize, position: usize| {
             let sub_axes: &[SubAxis] =
                 at.and_then(|at| at.dims.get(d)).map_or(&[], |digits| digits.as_slice());
@@ -131,6 +150,7 @@ impl BoundaryLayout {
         let block = |position| ty.shape.iter().enumerate().map(|(d, n)| dim(d, *n, position)).collect();
         BoundaryLayout {
             blocks: (0..devices).map(block).collect(),
+            own: own.to_vec(),
             num_partials: at.map_or(1, |at| num_shards(&at.partial)),
             ty: ty.clone(),
         }
@@ -144,12 +164,21 @@ impl BoundaryLayout {
             dtype => (dtype, sizes.collect()),
         }
     }
-    /// Copies each device's block of an argument to that device.
+    /// Iterates over the devices of this process, each with its block.
+    fn own_blocks(&self) -> impl Iterator<Item = (usize, &Vec<Range<usize>>)> {
+        self.own.iter().map(|device| (*device, &self.blocks[*device]))
+    }
+    /// Returns true if the devices of this process hold all elements.
+    fn is_local(&self) -> bool {
+        self.own.len() == self.blocks.len()
+            || self.blocks.iter().all(|block| self.own_blocks().any(|(_, own)| own == block))
+    }
+    /// Copies the block of each device of this process to that device.
     fn copy_to_devices(&self, client: &Client, slab: &ArrayData) -> Result<Vec<DeviceBuffer>> {
         let full = if slab.num_partials() > 1 { sum_partials(slab)? } else { slab.clone() };
         let mut cut: Vec<(usize, ArrayData)> = Vec::new();
         let mut made = Vec::new();
-        for (device, index) in self.blocks.iter().enumerate() {
+        for (device, index) in self.own_blocks() {
             let known = cut.iter().find(|(other, _)| self.blocks[*other] == *index);
             let block = match known {
                 Some((_, block)) => block.clone(),
@@ -169,7 +198,7 @@ impl BoundaryLayout {
     }
     /// Returns an error if the types of the blocks on the devices differ from this layout.
     fn check(&self, made: &[DeviceBuffer]) -> Result<()> {
-        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
+        for ((device, index), block) in self.own_blocks().zip(made) {
             let (dtype, shape) = self.block_type(index);
             if (block.dtype(), block.shape()) != (dtype, &shape) {
                 let (has, wanted) = (block.dtype().array_type(block.shape()), dtype.array_type(&shape));
@@ -181,7 +210,14 @@ impl BoundaryLayout {
         Ok(())
     }
     /// Copies the blocks from the devices and assembles them into one buffer.
-    fn copy_from_devices(&self, made: &[DeviceBuffer]) -> Result<Buffer> {
+    ///
+    /// If this process does not hold all elements, all processes take part.
+    fn copy_from_devices(
+        &self,
+        client: &Client,
+        made: &[DeviceBuffer],
+        location: SourceLocation,
+    ) -> Result<Buffer> {
         let (storage, shape) = (self.ty.dtype.storage(), &self.ty.shape);
         let one = shape.num_elements() * storage.size();
         check_available(one.saturating_mul(self.num_partials))?;
@@ -190,9 +226,23 @@ impl BoundaryLayout {
             1 => Buffer::allocate(one)?,
             num_partials => Buffer::zeroed(one * num_partials)?,
         };
-        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
-            if !self.blocks[..device].contains(index) {
-                write_block(&block.read()?, shape, index, storage.size(), &mut buffer);
+        let mut write =
+            |elements: &[u8], index| write_block(elements, shape, index, storage.size(), &mut buffer);
+        if self.is_local() {
+            let mut written: Vec<&Vec<Range<usize>>> = Vec::new();
+            for ((_, index), block) in self.own_blocks().zip(made) {
+                if !written.contains(&index) {
+                    write(&block.read()?, index);
+                    written.push(index);
+                }
+            }
+        } else {
+            let all = client.gather_at(made, location)?;
+            let block_bytes = all.len() / self.blocks.len();
+            for (device, index) in self.blocks.iter().enumerate() {
+                if !self.blocks[..device].contains(index) {
+                    write(&all[device * block_bytes..(device + 1) * block_bytes], index);
+                }
             }
         }
         Ok(buffer)
@@ -202,6 +252,7 @@ impl BoundaryLayout {
         self: &Arc<BoundaryLayout>,
         client: &Client,
         blocks: Vec<DeviceBuffer>,
+        location: SourceLocation,
     ) -> Result<ArrayData> {
         let (storage, shape) = (self.ty.dtype.storage(), self.ty.shape.clone());
         if shape.num_elements() == 0 {
@@ -209,7 +260,7 @@ impl BoundaryLayout {
             return Ok(ArrayData::new(storage, shape, self.num_partials, Arc::new(Buffer::allocate(0)?)));
         }
         self.check(&blocks)?;
-        let value = DeviceResident { layout: self.clone(), client: client.clone(), blocks };
+        let value = DeviceResident { layout: self.clone(), client: client.clone(), blocks, location };
         Ok(ArrayData::from_foreign(storage, shape, self.num_partials, value))
     }
 }
@@ -219,8 +270,10 @@ impl BoundaryLayout {
 struct DeviceResident {
     layout: Arc<BoundaryLayout>,
     client: Client,
-    /// The blocks, one for each device.
+    /// The blocks, one for each device of this process.
     blocks: Vec<DeviceBuffer>,
+    /// The source location of the program that made it, which reports name when it is read.
+    location: SourceLocation,
 }
 
 /// Returns true if a value's blocks are on the devices of a plugin.
@@ -230,7 +283,8 @@ fn is_device_resident(value: &ArrayData) -> bool {
 
 impl ForeignValue for DeviceResident {
     fn fetch(&self) -> Result<Buffer, Fault> {
-        self.layout.copy_from_devices(&self.blocks).map_err(|e| e.diagnostics()[0].fault.clone())
+        let read = self.layout.copy_from_devices(&self.client, &self.blocks, self.location);
+        read.map_err(|e| e.diagnostics()[0].fault.clone())
     }
 }
 
@@ -327,7 +381,7 @@ impl Executable for XlaExecutable {
             });
         }
         let device = |d: usize| lists.iter().map(|list| &list.buffers()[d]).collect();
-        let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.devices()).map(device).collect();
+        let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.own_devices().len()).map(device).collect();
         let caller = self.location.unwrap_or(Location::caller());
         let made = self.executable.run_without_donating(&given, &kept, caller).map_err(|e| at(e, !lost))?;
         let mut blocks: Vec<Vec<DeviceBuffer>> = self.results.iter().map(|_| Vec::new()).collect();
@@ -335,7 +389,7 @@ impl Executable for XlaExecutable {
             blocks.iter_mut().zip(list).for_each(|(of, block)| of.push(block));
         }
         let result = |(port, blocks): (&Arc<BoundaryLayout>, _)| {
-            port.into_value(&self.client, blocks).map_err(|e| at(e, !lost))
+            port.into_value(&self.client, blocks, caller).map_err(|e| at(e, !lost))
         };
         self.results.iter().zip(blocks).map(result).collect()
     }

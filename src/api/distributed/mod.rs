@@ -7,21 +7,6 @@
 //! Launchers are found in this order: `ATMESH_PROCESS=1/4` (rank and number of processes) with
 //! `ATMESH_COORDINATOR=host:port`; steps of SLURM; Open MPI; MPICH and Intel MPI; `torchrun`.
 //! [`Options`] replaces what they say.
-//!
-//! # Arrays stay within one process
-//!
-//! Joining does not change what an [`Array`](crate::Array), a [`Mesh`](crate::mesh::Mesh) or
-//! [`jit`](crate::jit) does: no array is sharded over several processes. Each process computes its
-//! own arrays on its own devices, on any engine, as if it were alone. After [`init`], processes can
-//!
-//! - wait for each other: [`Cluster::barrier`];
-//! - receive bytes of process 0: [`Cluster::broadcast`];
-//! - learn of the death of another one: [`Cluster::check`], and the error of every other call;
-//! - with the feature `xla` and a plugin for several processes (such as that of CUDA), compile and
-//!   run StableHLO modules together on the devices of all of them, block by block:
-//!   `Cluster::client`, and `Client::compile`, `put`, `run` and `gather` in
-//!   `atmesh::pjrt`. Plugins for CPUs have the devices of one process only, so
-//!   [`init`] returns an error if `ATMESH_PJRT_PLUGIN` names one and there are several processes.
 
 pub use crate::cluster::Options;
 
@@ -121,6 +106,7 @@ fn create_client(membership: &Membership) -> Result<Option<Client>> {
     };
     match Client::for_cluster(membership, group) {
         Ok(client) => {
+            crate::xla::engine::use_cluster_client(&client);
             Ok(Some(client))
         }
         Err(error) => {
