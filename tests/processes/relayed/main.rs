@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+mod arrays;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
 #[path = "../supervisor.rs"]
@@ -49,6 +50,8 @@ fn child() {
         "differ" => different_programs(),
         "order" => another_order(),
         "one more" => one_call_more(),
+        "layers" => arrays::layers(),
+        "one read" => arrays::one_read_more(),
         "join" => init().map(drop),
         "alone" => sums_of_one_process(),
         "gather" => gathers(),
@@ -370,6 +373,23 @@ fn blocks_are_gathered_and_a_read_of_one_process_is_an_error() {
             error.contains("processes made different calls") && error.contains("barrier `no read`"),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn arrays_are_those_of_the_lock_step_engine() {
+    for (processes, devices) in [(2, 4), (4, 2), (8, 1)] {
+        let Some(all) = start("layers", processes, devices) else { return };
+        wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+    }
+}
+
+#[test]
+fn a_read_of_an_array_by_one_process_is_an_error_in_all() {
+    let Some(all) = start("one read", 3, 1) else { return };
+    for ended in wait_all(all, LIMIT) {
+        let error = ended.error().1;
+        assert!(error.contains("processes made different calls"), "{error}");
     }
 }
 
