@@ -14,7 +14,7 @@ pub(crate) mod util;
 pub(crate) use diagnostic::{
     Cursor, Diagnostic, Error, ErrorKind, Fault, PrintedStage, Result, SourceLocation, TypePart,
 };
-pub(crate) use mesh::{Axes, Axis, AxisType, DeviceId, MAX_DEVICES, Mesh, set_process_devices};
+pub(crate) use mesh::{Axes, Axis, AxisType, DeviceId, MAX_DEVICES, Mesh};
 pub(crate) use scalar_op::{Reducer, ResultDType, ScalarOp, StableHloForm, SubnormalResults};
 pub(crate) use sharding::{Block, Sharding, Spec, SubAxes, SubAxis};
 pub(crate) use types::{ArrayType, DType, Element, MAX_INDICES, Precision, Scalar, ScalarElement, Shape};

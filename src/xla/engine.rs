@@ -12,7 +12,9 @@ use crate::core::{
 };
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
 use crate::exec::runtime::parallel_copy::{extract_block, write_block};
-use crate::exec::runtime::{ArrayData, Buffer, ForeignValue, check_available};
+use crate::exec::runtime::{
+    ArrayData, BlockFn, Buffer, ForeignValue, ProcessDevices, check_available, register_process_devices,
+};
 use crate::ir::program::{Input, Placement, Program};
 use crate::xla::pjrt::{self, Client, DeviceBuffer};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
@@ -36,9 +38,7 @@ impl Engine for Xla {
             Some(location) => e.with_location("the engine xla", location),
             None => e,
         };
-        // with several processes, all devices run a program without a mesh
-        let unplaced = CLUSTER_CLIENT.get().map_or(1, Client::devices);
-        let devices = program.mesh.as_ref().map_or(unplaced, |m| m.size());
+        let devices = program.mesh.as_ref().map_or(1, |m| m.size());
         let given: Vec<ModuleInput> = (0..program.inputs.len())
             .map(|k| ModuleInput::Argument { donated: job.donated.get(k) == Some(&true) })
             .collect();
@@ -103,10 +103,12 @@ fn placement<'a>(program: &'a Program, out: &Input) -> Option<&'a Placement> {
 /// The client of several processes, if this one has joined others.
 static CLUSTER_CLIENT: OnceLock<Client> = OnceLock::new();
 
-/// Makes all programs run on the devices of this client, which several processes share.
-pub(crate) fn use_cluster_client(client: &Client) {
+/// Makes all programs on meshes run on the devices of this client, which several processes share.
+pub(crate) fn use_cluster_client(client: &Client, processes: usize) {
+    register();
     // a process joins once
     let _ = CLUSTER_CLIENT.set(client.clone());
+    register_process_devices(ClusterDevices { client: client.clone(), processes });
 }
 
 /// Returns a client with at least this many devices.
@@ -211,13 +213,13 @@ impl BoundaryLayout {
     }
     /// Copies the blocks from the devices and assembles them into one buffer.
     ///
-    /// If this process does not hold all elements, all processes take part.
-    fn copy_from_devices(
-        &self,
-        client: &Client,
-        made: &[DeviceBuffer],
-        location: SourceLocation,
-    ) -> Result<Buffer> {
+    /// # Errors
+    /// The devices of this process do not hold all elements.
+    fn copy_from_devices(&self, made: &[DeviceBuffer]) -> Result<Buffer> {
+        if !self.is_local() {
+            let fault = fault!(Device, "this process holds only some blocks of {}", self.ty);
+            return Err(fault.help("gather it in all processes: `x.process_allgather()`").into());
+        }
         let (storage, shape) = (self.ty.dtype.storage(), &self.ty.shape);
         let one = shape.num_elements() * storage.size();
         check_available(one.saturating_mul(self.num_partials))?;
@@ -226,23 +228,11 @@ impl BoundaryLayout {
             1 => Buffer::allocate(one)?,
             num_partials => Buffer::zeroed(one * num_partials)?,
         };
-        let mut write =
-            |elements: &[u8], index| write_block(elements, shape, index, storage.size(), &mut buffer);
-        if self.is_local() {
-            let mut written: Vec<&Vec<Range<usize>>> = Vec::new();
-            for ((_, index), block) in self.own_blocks().zip(made) {
-                if !written.contains(&index) {
-                    write(&block.read()?, index);
-                    written.push(index);
-                }
-            }
-        } else {
-            let all = client.gather_at(made, location)?;
-            let block_bytes = all.len() / self.blocks.len();
-            for (device, index) in self.blocks.iter().enumerate() {
-                if !self.blocks[..device].contains(index) {
-                    write(&all[device * block_bytes..(device + 1) * block_bytes], index);
-                }
+        let mut written: Vec<&Vec<Range<usize>>> = Vec::new();
+        for ((_, index), block) in self.own_blocks().zip(made) {
+            if !written.contains(&index) {
+                write_block(&block.read()?, shape, index, storage.size(), &mut buffer);
+                written.push(index);
             }
         }
         Ok(buffer)
@@ -252,7 +242,6 @@ impl BoundaryLayout {
         self: &Arc<BoundaryLayout>,
         client: &Client,
         blocks: Vec<DeviceBuffer>,
-        location: SourceLocation,
     ) -> Result<ArrayData> {
         let (storage, shape) = (self.ty.dtype.storage(), self.ty.shape.clone());
         if shape.num_elements() == 0 {
@@ -260,7 +249,7 @@ impl BoundaryLayout {
             return Ok(ArrayData::new(storage, shape, self.num_partials, Arc::new(Buffer::allocate(0)?)));
         }
         self.check(&blocks)?;
-        let value = DeviceResident { layout: self.clone(), client: client.clone(), blocks, location };
+        let value = DeviceResident { layout: self.clone(), client: client.clone(), blocks };
         Ok(ArrayData::from_foreign(storage, shape, self.num_partials, value))
     }
 }
@@ -272,8 +261,6 @@ struct DeviceResident {
     client: Client,
     /// The blocks, one for each device of this process.
     blocks: Vec<DeviceBuffer>,
-    /// The source location of the program that made it, which reports name when it is read.
-    location: SourceLocation,
 }
 
 /// Returns true if a value's blocks are on the devices of a plugin.
@@ -283,8 +270,55 @@ fn is_device_resident(value: &ArrayData) -> bool {
 
 impl ForeignValue for DeviceResident {
     fn fetch(&self) -> Result<Buffer, Fault> {
-        let read = self.layout.copy_from_devices(&self.client, &self.blocks, self.location);
-        read.map_err(|e| e.diagnostics()[0].fault.clone())
+        self.layout.copy_from_devices(&self.blocks).map_err(|e| e.diagnostics()[0].fault.clone())
+    }
+    fn is_local(&self) -> bool {
+        self.layout.is_local()
+    }
+    fn has_blocks_of(&self, ty: &ArrayType, at: &Placement) -> bool {
+        let layout = &self.layout;
+        layout.has_blocks_of(&BoundaryLayout::new(ty, Some(at), layout.blocks.len(), &layout.own))
+    }
+    fn block(&self, position: usize) -> Result<ArrayData, Fault> {
+        let layout = &self.layout;
+        let Some(k) = layout.own.iter().position(|device| *device == position) else {
+            return Err(fault!(Device, "device {position} is not one of this process"));
+        };
+        let (storage, index) = (layout.ty.dtype.storage(), &layout.blocks[position]);
+        let shape: Shape = index.iter().map(Range::len).collect();
+        let mut buffer = Buffer::allocate(shape.num_elements() * storage.size())?;
+        let read = self.blocks[k].read_into(buffer.fill_zeros());
+        read.map_err(|e| e.diagnostics()[0].fault.clone())?;
+        Ok(ArrayData::new(storage, shape, 1, Arc::new(buffer)))
+    }
+}
+
+/// The devices of a client of several processes.
+struct ClusterDevices {
+    client: Client,
+    processes: usize,
+}
+
+impl ProcessDevices for ClusterDevices {
+    fn processes(&self) -> usize {
+        self.processes
+    }
+    fn own(&self) -> &[usize] {
+        self.client.own_devices()
+    }
+    fn place(&self, ty: &ArrayType, at: &Placement, block: &mut BlockFn<'_>) -> Result<ArrayData> {
+        let client = &self.client;
+        let layout = Arc::new(BoundaryLayout::new(ty, Some(at), client.devices(), client.own_devices()));
+        let mut made = Vec::new();
+        for (device, index) in layout.own_blocks() {
+            let data = block(device, index)?;
+            if ty.shape.num_elements() == 0 {
+                continue;
+            }
+            let (dtype, shape) = layout.block_type(index);
+            made.push(client.put(data.bytes()?, dtype, &shape, device)?);
+        }
+        layout.into_value(client, made)
     }
 }
 
@@ -389,7 +423,7 @@ impl Executable for XlaExecutable {
             blocks.iter_mut().zip(list).for_each(|(of, block)| of.push(block));
         }
         let result = |(port, blocks): (&Arc<BoundaryLayout>, _)| {
-            port.into_value(&self.client, blocks, caller).map_err(|e| at(e, !lost))
+            port.into_value(&self.client, blocks).map_err(|e| at(e, !lost))
         };
         self.results.iter().zip(blocks).map(result).collect()
     }

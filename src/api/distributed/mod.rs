@@ -11,7 +11,11 @@
 pub use crate::cluster::Options;
 
 use crate::cluster::{Membership, join_group};
-use crate::core::{Error, Result, SourceLocation, set_process_devices};
+use crate::core::mesh::{ClusterDevices, check_no_mesh, set_cluster_devices};
+use crate::core::{Error, Result, SourceLocation};
+#[cfg(feature = "xla")]
+use crate::exec::engine::check_default_engine;
+use crate::exec::runtime::process_devices;
 #[cfg(feature = "xla")]
 use crate::xla::pjrt::{Client, PLUGIN};
 use std::fmt;
@@ -70,20 +74,28 @@ fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
         return Err(error.related(first, "it joined here"));
     }
     let membership = join_group(options, shared_properties, location)?;
-    #[cfg(feature = "xla")]
-    let client = create_client(&membership).map_err(|e| e.with_location("distributed::init", location))?;
-    let cluster = Cluster {
+    let several = membership.processes > 1;
+    let mesh_error = |first| {
+        let fault = fault!(Mesh, "this process has made a mesh before it joins the others")
+            .help("call `distributed::init` before the first `Mesh`");
+        let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
+        error.related(first, "the mesh is made here")
+    };
+    let mut cluster = Cluster {
         membership,
         #[cfg(feature = "xla")]
-        client,
+        client: None,
     };
-    if cluster.processes() > 1 {
-        set_process_devices(&cluster.device_counts()).map_err(|first| {
-            let fault = fault!(Mesh, "this process has made a mesh before it joins the others")
-                .help("call `distributed::init` before the first `Mesh`");
-            let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
-            error.related(first, "the mesh is made here")
-        })?;
+    if several {
+        check_no_mesh().map_err(mesh_error)?;
+        #[cfg(feature = "xla")]
+        cluster.create_client().map_err(|e| e.with_location("distributed::init", location))?;
+        let devices = ClusterDevices {
+            process: cluster.process(),
+            counts: cluster.device_counts(),
+            run_programs: process_devices().is_some(),
+        };
+        set_cluster_devices(devices).map_err(mesh_error)?;
     }
     *joined_at = Some(location);
     Ok(cluster)
@@ -96,24 +108,6 @@ fn shared_properties() -> Result<Vec<(&'static str, String)>> {
         #[cfg(feature = "xla")]
         ("the PJRT C API", crate::xla::pjrt::plugin_version()?),
     ])
-}
-
-/// Creates the client of all processes, if the environment names a plugin.
-#[cfg(feature = "xla")]
-fn create_client(membership: &Membership) -> Result<Option<Client>> {
-    let Some(group) = membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some()) else {
-        return Ok(None);
-    };
-    match Client::for_cluster(membership, group) {
-        Ok(client) => {
-            crate::xla::engine::use_cluster_client(&client);
-            Ok(Some(client))
-        }
-        Err(error) => {
-            group.leave(Some("it has no client of the plugin".into()));
-            Err(error)
-        }
-    }
 }
 
 /// The processes that run this program together. [`init`] returns it.
@@ -159,6 +153,20 @@ impl Cluster {
             Some(group) => group.devices().iter().sum(),
             None => self.local_devices(),
         }
+    }
+    /// Creates the client of all processes, if the environment names a plugin.
+    #[cfg(feature = "xla")]
+    fn create_client(&mut self) -> Result<()> {
+        let Some(group) = self.membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some())
+        else {
+            return Ok(());
+        };
+        let made = check_default_engine(self.membership.processes)
+            .and_then(|()| Client::for_cluster(&self.membership, group))
+            .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
+        crate::xla::engine::use_cluster_client(&made, self.membership.processes);
+        self.client = Some(made);
+        Ok(())
     }
     /// Returns the number of devices of each process.
     fn device_counts(&self) -> Vec<usize> {

@@ -80,7 +80,7 @@ impl Sharding {
         let location = Location::caller();
         self.try_shard_shape(shape).map_err(|f| Error::new(f, "shard_shape", Vec::new(), Some(location)))
     }
-    fn try_shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
+    pub(crate) fn try_shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
         let spec = check_rank(self.spec, shape.len())?;
         let num_shards = spec.dims().iter().map(|axes| self.num_shards(axes.iter()));
         let sizes = shape.iter().zip(num_shards).enumerate().map(|(d, (&n, ways))| match n % ways {

@@ -9,6 +9,7 @@ pub(crate) mod mailbox;
 pub(crate) mod parallel_copy;
 pub(crate) mod park;
 pub(crate) mod print_queue;
+mod process_devices;
 #[cfg(all(test, shuttle))]
 #[path = "tests/shuttle.rs"]
 mod shuttle_tests;
@@ -19,9 +20,10 @@ pub(crate) mod thread_pool;
 pub use crate::kernels::buffer::Buffer;
 pub(crate) use crate::kernels::buffer::{check_available, try_collect, try_to_vec, try_vec_with_capacity};
 pub use array_data::ArrayData;
-#[cfg(feature = "xla")]
-pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
+#[cfg(feature = "xla")]
+pub(crate) use process_devices::register_process_devices;
+pub(crate) use process_devices::{BlockFn, ForeignValue, ProcessDevices, process_devices};
 
 /// The memory of all arrays of the process.
 ///

@@ -51,6 +51,7 @@ fn child() {
         "order" => another_order(),
         "one more" => one_call_more(),
         "layers" => arrays::layers(),
+        "own blocks" => arrays::own_blocks(),
         "one read" => arrays::one_read_more(),
         "join" => init().map(drop),
         "alone" => sums_of_one_process(),
@@ -377,10 +378,12 @@ fn blocks_are_gathered_and_a_read_of_one_process_is_an_error() {
 }
 
 #[test]
-fn arrays_are_those_of_the_lock_step_engine() {
-    for (processes, devices) in [(2, 4), (4, 2), (8, 1)] {
-        let Some(all) = start("layers", processes, devices) else { return };
-        wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+fn arrays_are_those_of_one_process() {
+    for role in ["layers", "own blocks"] {
+        for (processes, devices) in [(2, 4), (4, 2), (8, 1)] {
+            let Some(all) = start(role, processes, devices) else { return };
+            wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+        }
     }
 }
 

@@ -1,0 +1,441 @@
+//! Arrays as the blocks that devices hold.
+//!
+//! In a program of several processes, each process has the blocks of its own devices, and no
+//! function of this file waits for another process.
+
+use super::Array;
+use super::sharding::{abstract_mesh_error, placed_type};
+use crate::api::trace::{Repr, input_placement};
+use crate::core::mesh::first_devices;
+use crate::core::sharding::{Block, blocks_unchecked, check_unreduced_dtype};
+use crate::core::{ArrayType, DType, DeviceId, Error, Fault, Mesh, Result, Shape, Sharding, SourceLocation};
+use crate::exec::runtime::parallel_copy::{block_runs, extract_block, write_runs};
+use crate::exec::runtime::{ArrayData, Buffer, ProcessDevices, check_available, process_devices};
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The block of an array that one device holds.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    /// The device.
+    pub device: DeviceId,
+    /// The index range of the block in each dimension of the array.
+    pub index: Vec<std::ops::Range<usize>>,
+    /// The index of this replica: the number of earlier devices that hold the same block.
+    pub replica: usize,
+    /// The block, as an array on no mesh.
+    pub data: Array,
+}
+
+/// The block of an array on a device of this process. Its elements are copied when they are read.
+pub(crate) struct OwnBlock {
+    /// The device.
+    pub(crate) device: DeviceId,
+    /// The position of the device in the mesh.
+    pub(crate) position: usize,
+    /// The index range of the block in each dimension of the array.
+    pub(crate) index: Vec<Range<usize>>,
+    /// The number of earlier devices, of all processes, that hold the same block.
+    pub(crate) replica: usize,
+    /// The array.
+    value: ArrayData,
+    /// The index of the partial value that the device has; 0 unless the array is unreduced.
+    partial: usize,
+}
+
+impl OwnBlock {
+    /// Copies the elements of the block.
+    pub(crate) fn data(&self) -> Result<ArrayData, Fault> {
+        let Some(foreign) = self.value.foreign().filter(|_| process_devices().is_some()) else {
+            return extract_block(&self.value, self.partial, &self.index);
+        };
+        // the devices hold the sum of an unreduced array, which is its first partial value
+        if self.partial == 0 {
+            return foreign.block(self.position);
+        }
+        let shape: Shape = self.index.iter().map(Range::len).collect();
+        let bytes = shape.num_elements() * self.value.dtype().size();
+        Ok(ArrayData::new(self.value.dtype(), shape, 1, Arc::new(Buffer::zeroed(bytes)?)))
+    }
+}
+
+/// # Shards
+impl Array {
+    /// Returns the block that each device holds, in mesh order.
+    ///
+    /// If there are several processes, these are the devices of this process.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// let shards = a.shards()?;
+    /// assert_eq!(shards[1].index, [2..4]);
+    /// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("addressable_shards", "to_local"))]
+    #[track_caller]
+    pub fn shards(&self) -> Result<Vec<Shard>> {
+        let location = Location::caller();
+        let ty = self.ty()?;
+        let shard = |block: OwnBlock| {
+            let data = block
+                .data()
+                .map_err(|fault| Error::new(fault, "shards", vec![ty.to_string()], Some(location)))?;
+            let data = Array::concrete(data, ty.dtype.array_type(local_shape(&block.index)), None);
+            Ok(Shard { device: block.device, index: block.index, replica: block.replica, data })
+        };
+        self.own_blocks("shards", location)?.into_iter().map(shard).collect()
+    }
+    /// Returns the blocks of the devices of this process, in mesh order; the array itself if it is
+    /// on no mesh.
+    pub(crate) fn own_blocks(&self, op: &str, location: SourceLocation) -> Result<Vec<OwnBlock>> {
+        let value = self.array_data(op, location)?;
+        let ty = self.type_ref().map_err(Error::clone)?;
+        let Some(sharding) = self.sharding()? else {
+            let index = ty.shape.iter().map(|n| 0..*n).collect();
+            let device = first_devices(1)[0];
+            return Ok(vec![OwnBlock { device, position: 0, index, replica: 0, value, partial: 0 }]);
+        };
+        let mesh = &sharding.mesh;
+        let blocks = blocks_unchecked(&sharding, &ty.shape).into_iter().enumerate();
+        let own = blocks.zip(mesh.devices()).filter(|(_, device)| device.is_local());
+        let block = |((position, Block { index, replica }), device): (_, &DeviceId)| {
+            // the partial values of an unreduced array are indexed by the coordinates along its
+            // axes
+            let partial = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
+            OwnBlock { device: *device, position, index, replica, value: value.clone(), partial }
+        };
+        Ok(own.map(block).collect())
+    }
+    /// Returns true if the devices of this process hold all elements, so that no other process
+    /// takes part when they are read.
+    ///
+    /// This is true for all arrays if there is one process; see [`distributed`](crate::distributed).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// assert!(Array::arange(0..4).put(&mesh, p!["X"]).is_local()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("is_fully_addressable", "is_fully_replicated"))]
+    #[track_caller]
+    pub fn is_local(&self) -> Result<bool> {
+        match self.repr() {
+            Repr::Traced(t) => Ok(process_devices().is_none() || t.value.ty.mesh.is_none()),
+            _ => Ok(self.array_data("is_local", Location::caller())?.is_local()),
+        }
+    }
+    /// Assembles an array from the shards of all devices.
+    ///
+    /// `pieces[k]` is the shard of the k-th device of the mesh, and has the shape of that device's
+    /// block. If there are several processes, each passes the shards of its own devices. Replicas
+    /// of a block must be equal. A missing shard, or one of the wrong shape or
+    /// element type, is an error.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X"], &[4])?;
+    /// let x = Array::from_shards([4], &sharding, [Array::from([1, 2]), Array::from([3, 4])])?;
+    /// assert_eq!(type_of(&x), "int32[4@X]");
+    /// assert!(Array::from_shards([4], &sharding, [Array::from([1, 2])]).is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("make_array_from_single_device_arrays", "from_local"))]
+    #[track_caller]
+    pub fn from_shards<A: Into<Array>>(
+        shape: impl Into<Shape>,
+        sharding: &Sharding,
+        pieces: impl IntoIterator<Item = A>,
+    ) -> Result<Array> {
+        let location = Location::caller();
+        let pieces: Vec<Array> = pieces.into_iter().map(Into::into).collect();
+        let (given, devices) = (pieces.len(), own_devices(&sharding.mesh).count());
+        if given > devices {
+            let whose = if process_devices().is_some() { " of this process" } else { "" };
+            let fault =
+                fault!(Data, "there are {given} pieces, but {} has {devices} devices{whose}", sharding.mesh)
+                    .help("give one piece for each device, in the mesh's order");
+            return Err(Error::new(fault, "from_shards", Vec::new(), Some(location)));
+        }
+        assemble("from_shards", shape.into(), sharding, location, |k, _| Ok(pieces.get(k).cloned()))
+    }
+    /// Creates an array block by block: `f` maps the index ranges of a block to its data.
+    ///
+    /// `f` is called once for each distinct block; devices that hold replicas share it. If there are
+    /// several processes, each calls it for the blocks of its own devices only.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X"], &[8])?;
+    /// let x = Array::from_fn([8], &sharding,
+    ///     |index| Array::arange(index[0].start as i32..index[0].end as i32))?;
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3, 4, 5, 6, 7]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "make_array_from_callback")]
+    #[track_caller]
+    pub fn from_fn<A: Into<Array>>(
+        shape: impl Into<Shape>,
+        sharding: &Sharding,
+        mut f: impl FnMut(&[Range<usize>]) -> A,
+    ) -> Result<Array> {
+        let location = Location::caller();
+        Array::from_blocks_at("from_fn", shape.into(), sharding, location, |index| f(index).into().ready())
+    }
+    /// Implements [`Array::from_fn`], for the operation `op`.
+    pub(crate) fn from_blocks_at(
+        op: &str,
+        shape: Shape,
+        sharding: &Sharding,
+        location: SourceLocation,
+        mut f: impl FnMut(&[Range<usize>]) -> Result<Array>,
+    ) -> Result<Array> {
+        let mut made: Vec<(Vec<Range<usize>>, Array)> = Vec::new();
+        assemble(op, shape, sharding, location, |_, index| {
+            if let Some((_, known)) = made.iter().find(|m| m.0 == index) {
+                return Ok(Some(known.clone()));
+            }
+            let piece = f(index)?;
+            made.push((index.to_vec(), piece.clone()));
+            Ok(Some(piece))
+        })
+    }
+}
+
+/// Returns the shape of a block.
+fn local_shape(index: &[Range<usize>]) -> Shape {
+    index.iter().map(Range::len).collect()
+}
+
+/// Iterates over the devices of this process, in mesh order.
+fn own_devices(mesh: &Mesh) -> impl Iterator<Item = &DeviceId> {
+    mesh.devices().iter().filter(|device| device.is_local())
+}
+
+/// Allocates a buffer for `copies` arrays of this type, if the memory is there.
+fn allocate_copies(ty: &ArrayType, copies: usize) -> Result<Buffer, Fault> {
+    let bytes = ty.nbytes().saturating_mul(copies);
+    ty.check_addressable()?;
+    check_available(bytes)?;
+    Buffer::allocate(bytes)
+}
+
+/// The array that is assembled from pieces, and the call that assembles it.
+struct Assembly<'a> {
+    op: &'a str,
+    location: SourceLocation,
+    shape: &'a Shape,
+    sharding: &'a Sharding,
+}
+
+impl Assembly<'_> {
+    fn error(&self, fault: Fault) -> Error {
+        Error::new(fault, self.op, vec![self.shape.to_string()], Some(self.location))
+    }
+    /// Returns the error that the piece at a position of the mesh is wrong.
+    fn reject(&self, position: usize, why: &str) -> Error {
+        let name = match self.sharding.mesh.devices().get(position) {
+            Some(device) => format!("device {device}"),
+            None => format!("device {position}"),
+        };
+        let help = "give one piece per device, with the shape and index range that `shards()` of such an array shows";
+        let fault = fault!(Data, "the piece of {name} {why}").help(help);
+        Error::new(fault, self.op, Vec::new(), Some(self.location))
+    }
+    /// Checks the piece at a position of the mesh, and returns its data and element type.
+    ///
+    /// `before` is the element type of the pieces before it.
+    fn check(
+        &self,
+        position: usize,
+        index: &[Range<usize>],
+        piece: Option<Array>,
+        before: Option<DType>,
+    ) -> Result<(ArrayData, DType)> {
+        let shape = self.shape;
+        let Some(data) = piece else {
+            return Err(self.reject(position, &format!("is missing: it holds {index:?} of {shape}")));
+        };
+        let slab = data.array_data(self.op, self.location)?;
+        let ty = data.ty()?;
+        let local = local_shape(index);
+        if ty.shape != local {
+            let why = format!("has shape {}, but it holds {index:?} of {shape}: shape {local}", ty.shape);
+            return Err(self.reject(position, &why));
+        }
+        check_unreduced_dtype(self.sharding.spec, ty.dtype)
+            .map_err(|f| Error::new(f, self.op, vec![ty.to_string()], Some(self.location)))?;
+        match before {
+            Some(dtype) if dtype != ty.dtype => {
+                Err(self.reject(position, &format!("is {}, those before are {dtype}", ty.dtype)))
+            }
+            _ => Ok((slab, ty.dtype)),
+        }
+    }
+    /// Returns the array of these elements.
+    fn array(&self, slab: ArrayData, dtype: DType) -> Array {
+        let mut ty = placed_type(dtype, self.shape, self.sharding);
+        ty.spec = ty.spec.padded(self.shape.rank());
+        Array::concrete(slab, ty, Some(self.sharding.clone()))
+    }
+    fn replica_error(&self, position: usize, index: &[Range<usize>]) -> Error {
+        let why = format!("differs from that of another device that holds the same block, {index:?}");
+        self.reject(position, &why)
+    }
+}
+
+/// Assembles an array from one shard per device of this process.
+///
+/// `piece` returns the shard of the k-th of these devices, which has this index range, or `None` if
+/// it is missing.
+fn assemble(
+    op: &str,
+    shape: Shape,
+    sharding: &Sharding,
+    location: SourceLocation,
+    piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
+) -> Result<Array> {
+    let mesh = &sharding.mesh;
+    let error = |fault| Error::new(fault, op, vec![shape.to_string()], Some(location));
+    if mesh.is_abstract() {
+        return Err(error(abstract_mesh_error(mesh)));
+    }
+    let sharding = Sharding::try_new(mesh, sharding.spec, &shape).map_err(error)?;
+    let assembly = Assembly { op, location, shape: &shape, sharding: &sharding };
+    match process_devices() {
+        Some(devices) => assemble_on_devices(&assembly, devices, piece),
+        None => assemble_here(&assembly, piece),
+    }
+}
+
+/// Assembles an array in the memory of this process.
+fn assemble_here(
+    assembly: &Assembly<'_>,
+    mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
+) -> Result<Array> {
+    let Assembly { shape, sharding, .. } = *assembly;
+    let mesh = &sharding.mesh;
+    let unreduced = sharding.spec.unreduced_axes();
+    let copies: usize = unreduced.iter().map(|a| mesh.extent(a)).product();
+    let mut target: Option<(DType, Buffer)> = None;
+    for (position, Block { index, replica, .. }) in blocks_unchecked(sharding, shape).into_iter().enumerate()
+    {
+        let given = piece(position, &index)?;
+        let before = target.as_ref().map(|target| target.0);
+        let (slab, dtype) = assembly.check(position, &index, given, before)?;
+        let size = dtype.size();
+        let (_, buffer) = match &mut target {
+            Some(target) => target,
+            empty => {
+                let whole = dtype.array_type(shape);
+                empty.insert((dtype, allocate_copies(&whole, copies).map_err(|fault| assembly.error(fault))?))
+            }
+        };
+        let copy = mesh.rank_along(unreduced, &mesh.coordinates(position));
+        let base = copy * shape.num_elements() * size;
+        let (run, starts) = block_runs(shape, &index, size);
+        let from = slab.contiguous().map_err(|fault| assembly.error(fault))?;
+        // SAFETY: the shard has the block's shape (checked above), so its runs are disjoint and
+        // within `buffer`, which no other code uses. With `replica > 0` they are initialized,
+        // because an earlier position, with replica 0, has the same block.
+        let same = unsafe {
+            let from = std::slice::from_raw_parts(from.as_ptr(), slab.nbytes());
+            write_runs(from, run, buffer.as_mut_ptr().add(base), &starts, replica > 0)
+        };
+        if !same {
+            return Err(assembly.replica_error(position, &index));
+        }
+    }
+    let Some((dtype, buffer)) = target else {
+        return Err(assembly.error(fault!(Data, "a mesh without devices holds no pieces")));
+    };
+    let slab = ArrayData::new(dtype.storage(), shape.clone(), copies, Arc::new(buffer));
+    Ok(assembly.array(slab, dtype))
+}
+
+/// Assembles an array of several processes from the pieces of this one, in the memory of its
+/// devices.
+fn assemble_on_devices(
+    assembly: &Assembly<'_>,
+    devices: &dyn ProcessDevices,
+    mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
+) -> Result<Array> {
+    let Assembly { shape, sharding, .. } = *assembly;
+    check_even(sharding, shape).map_err(|fault| assembly.error(fault))?;
+    if !sharding.spec.unreduced_axes().is_empty() {
+        let fault = fault!(Unsupported, "{} is unreduced, and there are several processes", sharding.spec)
+            .help("assemble the partial values along a new dimension that is sharded, and sum over it");
+        return Err(assembly.error(fault));
+    }
+    let blocks = blocks_unchecked(sharding, shape);
+    let own = devices.own();
+    let Some(first) = own.first() else {
+        return Err(assembly.error(fault!(Data, "a process without devices holds no pieces")));
+    };
+    let given = piece(0, &blocks[*first].index)?;
+    let (data, dtype) = assembly.check(*first, &blocks[*first].index, given, None)?;
+    let mut next = Some(data);
+    let mut seen: Vec<(usize, ArrayData)> = Vec::new();
+    let mut number = 0;
+    let ty = placed_type(dtype, shape, sharding);
+    let at = input_placement(shape.rank(), Some(sharding));
+    let slab = devices.place(&ty, &at, &mut |position, index| {
+        let data = match next.take() {
+            Some(data) => data,
+            None => assembly.check(position, index, piece(number, index)?, Some(dtype))?.0,
+        };
+        number += 1;
+        // replicas of a block on devices of this process must be equal
+        match seen.iter().find(|(other, _)| blocks[*other].index == index) {
+            Some((_, same)) if same.bytes()? != data.bytes()? => {
+                return Err(assembly.replica_error(position, index));
+            }
+            Some(_) => {}
+            None if own.iter().any(|d| *d > position && blocks[*d].index == index) => {
+                seen.push((position, data.clone()));
+            }
+            None => {}
+        }
+        Ok(data)
+    });
+    let slab = slab.map_err(|e| e.with_location(assembly.op, assembly.location))?;
+    Ok(assembly.array(slab, dtype))
+}
+
+/// Returns an error if the blocks of the devices differ in shape.
+pub(super) fn check_even(sharding: &Sharding, shape: &Shape) -> Result<(), Fault> {
+    sharding.try_shard_shape(shape).map(drop).map_err(|fault| {
+        fault.help("arrays of several processes have equal blocks: pad the dimension, or leave it unsharded")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::p;
+    use ndarray::ArrayD;
+
+    /// Every block of a small array is cut out and assembled again, for several shardings.
+    #[test]
+    fn blocks_are_cut_out_and_put_together() {
+        let mesh = Mesh::new([("x", 2), ("y", 3)]).unwrap();
+        let x = Array::from(ArrayD::from_shape_vec(&[4, 3, 2][..], (0..24).collect::<Vec<i16>>()).unwrap());
+        let full = x.array_data("test", Location::caller()).unwrap();
+        for spec in [p![], p!["x"], p![_, "y"], p!["x", "y"], p![_, "y", "x"], p![_, _, "x"]] {
+            let sharding = Sharding::new(&mesh, spec, &[4, 3, 2]).unwrap();
+            let piece = |index: &[Range<usize>]| {
+                let cut = extract_block(&full, 0, index).unwrap();
+                let ty = DType::I16.array_type(cut.shape());
+                Array::concrete(cut, ty, None)
+            };
+            let again = Array::from_fn([4, 3, 2], &sharding, piece).unwrap();
+            assert_eq!(again.to_vec::<i16>().unwrap(), x.to_vec::<i16>().unwrap(), "{spec}");
+        }
+    }
+}
