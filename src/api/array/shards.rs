@@ -56,7 +56,9 @@ impl OwnBlock {
         }
         let shape: Shape = self.index.iter().map(Range::len).collect();
         let bytes = shape.num_elements() * self.value.dtype().size();
-        Ok(ArrayData::new(self.value.dtype(), shape, 1, Arc::new(Buffer::zeroed(bytes)?)))
+        let mut zeros = Buffer::allocate(bytes)?;
+        zeros.fill_zeros();
+        Ok(ArrayData::new(self.value.dtype(), shape, 1, Arc::new(zeros)))
     }
 }
 

@@ -81,6 +81,7 @@ fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
         let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
         error.related(first, "the mesh is made here")
     };
+    #[cfg_attr(not(feature = "xla"), expect(unused_mut, reason = "only the engine xla has a client"))]
     let mut cluster = Cluster {
         membership,
         #[cfg(feature = "xla")]

@@ -22,8 +22,8 @@ pub(crate) use crate::kernels::buffer::{check_available, try_collect, try_to_vec
 pub use array_data::ArrayData;
 pub use device_threads::on_device_thread;
 #[cfg(feature = "xla")]
-pub(crate) use process_devices::register_process_devices;
-pub(crate) use process_devices::{BlockFn, ForeignValue, ProcessDevices, process_devices};
+pub(crate) use process_devices::{BlockFn, register_process_devices};
+pub(crate) use process_devices::{ForeignValue, ProcessDevices, process_devices};
 
 /// The memory of all arrays of the process.
 ///
