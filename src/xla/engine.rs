@@ -7,13 +7,14 @@
 //! the built-in engines in the last digits. (Feature `xla`.)
 
 use crate::core::{
-    ArrayType, DType, Error, ErrorKind, Fault, Result, Scalar, ScalarElement, Shape, SourceLocation, SubAxis,
-    sharding::sub_axes::num_shards, types::with_dtype,
+    ArrayType, DType, Diagnostic, Error, ErrorKind, Fault, Result, Scalar, ScalarElement, Shape,
+    SourceLocation, SubAxis, sharding::sub_axes::num_shards, types::with_dtype,
 };
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
 use crate::exec::runtime::parallel_copy::{extract_block, write_block};
 use crate::exec::runtime::{
-    ArrayData, BlockFn, Buffer, ForeignValue, ProcessDevices, check_available, register_process_devices,
+    ArrayData, BlockFn, Buffer, ForeignValue, ProcessDevices, check_available, compares_replicas,
+    process_devices, register_process_devices, stable_hash,
 };
 use crate::ir::program::{Input, Placement, Program};
 use crate::xla::pjrt::{self, Client, DeviceBuffer};
@@ -42,7 +43,8 @@ impl Engine for Xla {
         let given: Vec<ModuleInput> = (0..program.inputs.len())
             .map(|k| ModuleInput::Argument { donated: job.donated.get(k) == Some(&true) })
             .collect();
-        let module = stablehlo::write(program, &given, Options::default().locations(true)).map_err(at)?;
+        let module = stablehlo::write(program, &given, Options::default().locations(true));
+        let module = module.map_err(|e| at(for_processes(e)))?;
         let caller = place.unwrap_or(Location::caller());
         let inner = client(devices)
             .and_then(|client| Ok((client.compile_at(&module.text, devices, caller)?, client)))
@@ -76,6 +78,24 @@ impl Engine for Xla {
             location: place,
         }))
     }
+}
+
+/// Returns the error of a program that XLA does not run, with what to do if there are several
+/// processes: no other engine runs it then.
+fn for_processes(error: Error) -> Error {
+    if error.kind() != ErrorKind::Unsupported || process_devices().is_none() {
+        return error;
+    }
+    let explained = |d: &Diagnostic| {
+        let mut d = d.clone();
+        d.fault.help.retain(|help| !help.contains("EngineKind::"));
+        d.fault.help.push(
+            "or compute it in each process, on arrays that the process holds whole: `x.process_allgather()`"
+                .into(),
+        );
+        Error::from(d)
+    };
+    Error::combine(error.diagnostics().iter().map(explained))
 }
 
 /// Returns the source location that a plugin's error message names, if it is one of the program's.
@@ -320,6 +340,12 @@ impl ProcessDevices for ClusterDevices {
         }
         layout.into_value(client, made)
     }
+    fn check_equal(&self, what: &str, bytes: &[u8], location: SourceLocation) -> Result<()> {
+        self.client.check_equal(what, bytes, location)
+    }
+    fn exchange(&self, what: &str, bytes: &[u8], location: SourceLocation) -> Result<Vec<Vec<u8>>> {
+        (0..self.processes).map(|process| self.client.broadcast(what, (process, bytes), location)).collect()
+    }
 }
 
 /// The blocks of an argument, on the devices.
@@ -372,6 +398,16 @@ struct XlaExecutable {
 }
 
 impl XlaExecutable {
+    /// Compares the arguments on no mesh among the processes, if the user asks for it.
+    fn compare_arguments(&self, args: &[ArrayData]) -> Result<()> {
+        let Some(devices) = process_devices().filter(|_| compares_replicas()) else { return Ok(()) };
+        let location = self.location.unwrap_or(Location::caller());
+        for (layout, data) in self.arguments.iter().zip(args).filter(|(_, data)| data.foreign().is_none()) {
+            let what = format!("an argument {} on no mesh", layout.ty);
+            devices.check_equal(&what, &stable_hash(data.bytes()?), location)?;
+        }
+        Ok(())
+    }
     /// Lists XLA's collectives, followed by those of the built-in engines.
     fn describe_collectives(&self) -> String {
         let mut text = String::from("collectives of XLA:");
@@ -397,6 +433,7 @@ impl Executable for XlaExecutable {
                 .map_or(error.clone(), |location| error.with_location("the engine xla", location));
             Failure { error, inputs_intact: before }
         };
+        self.compare_arguments(args).map_err(|e| at(e, true))?;
         // a donated argument that has other handles keeps its value
         let alone: Vec<bool> = args.iter_mut().map(ArrayData::is_unique).collect();
         let (mut lists, mut kept, mut lost) = (Vec::new(), Vec::new(), false);

@@ -12,7 +12,8 @@ use crate::core::sharding::{check_divides, check_spec};
 use crate::core::{
     ArrayType, AxisType, DType, DeviceId, Fault, Mesh, Result, Shape, Sharding, Spec, mesh::first_devices,
 };
-use crate::exec::runtime::{ArrayData, ProcessDevices, parallel_copy::extract_block, process_devices};
+use crate::exec::runtime::parallel_copy::extract_block;
+use crate::exec::runtime::{ArrayData, ProcessDevices, compares_replicas, process_devices, stable_hash};
 use crate::ir::program::CallSite;
 use std::ops::Range;
 
@@ -161,6 +162,13 @@ impl Array {
                 return whole.move_to_devices(slab, sharding, devices, call);
             }
             _ => {}
+        }
+        if compares_replicas() && slab.foreign().is_none() {
+            let hash = slab.bytes().map(stable_hash);
+            let hash = ok_or_return!(hash, |fault| self.reject(fault, call));
+            let what = format!("an array {ty} to be placed");
+            let compared = devices.check_equal(&what, &hash, call.location);
+            ok_or_return!(compared, |e| Array::poisoned(e));
         }
         let cut = |_: usize, index: &[Range<usize>]| Ok(extract_block(&slab, 0, index)?);
         match devices.place(&placed, &at, &mut { cut }) {

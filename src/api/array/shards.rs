@@ -10,7 +10,9 @@ use crate::core::mesh::first_devices;
 use crate::core::sharding::{Block, blocks_unchecked, check_unreduced_dtype};
 use crate::core::{ArrayType, DType, DeviceId, Error, Fault, Mesh, Result, Shape, Sharding, SourceLocation};
 use crate::exec::runtime::parallel_copy::{block_runs, extract_block, write_runs};
-use crate::exec::runtime::{ArrayData, Buffer, ProcessDevices, check_available, process_devices};
+use crate::exec::runtime::{
+    ArrayData, Buffer, ProcessDevices, check_available, compares_replicas, process_devices, stable_hash,
+};
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
@@ -189,6 +191,60 @@ impl Array {
     ) -> Result<Array> {
         let location = Location::caller();
         Array::from_blocks_at("from_fn", shape.into(), sharding, location, |index| f(index).into().ready())
+    }
+    /// Assembles an array from the part of it that each process holds.
+    ///
+    /// `local` has the elements on the devices of this process, which [`Sharding::local_index`]
+    /// locates in the array of this shape. Each process passes its own part, for example the rows
+    /// that it has read, and holds no other.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X"], &[8])?;
+    /// let rows = sharding.local_index(&[8])?[0].clone(); // 0..8 in one process, 4..8 in the last of two
+    /// let local = Array::arange(rows.start as i32..rows.end as i32);
+    /// let x = Array::from_process_local_data([8], &sharding, local)?;
+    /// assert_eq!(type_of(&x), "int32[8@X]");
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3, 4, 5, 6, 7]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `local` has another shape than the part of this process, or the blocks of this process do
+    /// not form a box.
+    #[doc(alias("make_array_from_process_local_data", "host_local_array_to_global_array"))]
+    #[track_caller]
+    pub fn from_process_local_data<A: Into<Array>>(
+        shape: impl Into<Shape>,
+        sharding: &Sharding,
+        local: A,
+    ) -> Result<Array> {
+        let (op, location, shape) = ("from_process_local_data", Location::caller(), shape.into());
+        let local = local.into();
+        let (data, ty) = (local.array_data(op, location)?, local.ty()?);
+        let error = |fault| Error::new(fault, op, vec![ty.to_string()], Some(location));
+        let held = sharding.try_local_index(&shape).map_err(error)?;
+        if ty.shape != local_shape(&held) {
+            let fault = fault!(
+                Shape,
+                "this process holds {held:?} of {shape}, of shape {}, and the local part has shape {}",
+                local_shape(&held),
+                ty.shape
+            );
+            return Err(error(match ty.shape == shape {
+                true => fault.help(format!(
+                    "place an array that each process has whole: `x.put(&mesh, {})`",
+                    sharding.spec
+                )),
+                false => fault.help("give the elements at the index ranges `sharding.local_index(&shape)`"),
+            }));
+        }
+        Array::from_blocks_at(op, shape, sharding, location, |index| {
+            let within = index.iter().zip(&held).map(|(r, held)| r.start - held.start..r.end - held.start);
+            let block = extract_block(&data, 0, &within.collect::<Vec<_>>()).map_err(error)?;
+            Ok(Array::concrete(block, ty.dtype.array_type(local_shape(index)), None))
+        })
     }
     /// Implements [`Array::from_fn`], for the operation `op`.
     pub(crate) fn from_blocks_at(
@@ -384,7 +440,7 @@ fn assemble_on_devices(
     let (data, dtype) = assembly.check(*first, &blocks[*first].index, given, None)?;
     let mut next = Some(data);
     let mut seen: Vec<(usize, ArrayData)> = Vec::new();
-    let mut number = 0;
+    let (mut number, mut hashes) = (0, Vec::new());
     let ty = placed_type(dtype, shape, sharding);
     let at = input_placement(shape.rank(), Some(sharding));
     let slab = devices.place(&ty, &at, &mut |position, index| {
@@ -393,6 +449,9 @@ fn assemble_on_devices(
             None => assembly.check(position, index, piece(number, index)?, Some(dtype))?.0,
         };
         number += 1;
+        if compares_replicas() {
+            hashes.extend(stable_hash(data.bytes()?));
+        }
         // replicas of a block on devices of this process must be equal
         match seen.iter().find(|(other, _)| blocks[*other].index == index) {
             Some((_, same)) if same.bytes()? != data.bytes()? => {
@@ -407,6 +466,16 @@ fn assemble_on_devices(
         Ok(data)
     });
     let slab = slab.map_err(|e| e.with_location(assembly.op, assembly.location))?;
+    if compares_replicas() {
+        let all = devices.exchange(assembly.op, &hashes, assembly.location)?.concat();
+        // devices are numbered process by process
+        for (position, (block, hash)) in blocks.iter().zip(all.chunks(8)).enumerate() {
+            let earlier = blocks[..position].iter().position(|other| other.index == block.index);
+            if earlier.is_some_and(|other| all[other * 8..][..8] != *hash) {
+                return Err(assembly.replica_error(position, &block.index));
+            }
+        }
+    }
     Ok(assembly.array(slab, dtype))
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn check_default_engine(processes: usize) -> Result<()> {
 ///
 /// If there are several processes, they run programs on meshes together, by XLA; each process runs
 /// the others alone.
-fn engine_of(kind: EngineKind, program: &Program) -> Result<EngineKind, Fault> {
+fn engine_of(kind: EngineKind, program: &Program) -> Result<EngineKind> {
     let Some(devices) = process_devices() else { return Ok(kind) };
     let on_devices = program.mesh.as_ref().is_some_and(|mesh| !mesh.is_abstract());
     match kind {
@@ -97,9 +97,14 @@ fn engine_of(kind: EngineKind, program: &Program) -> Result<EngineKind, Fault> {
         EngineKind::Xla => Ok(EngineKind::Lockstep),
         _ if on_devices => {
             let n = devices.processes();
-            Err(fault!(Unsupported, "the program runs in {n} processes, and the engine {kind} runs in one")
-                .help("leave the engine out, or say `.engine(EngineKind::Xla)`")
-                .help("or compute in each process, on arrays that it holds whole: `x.process_allgather()`"))
+            let fault =
+                fault!(Unsupported, "the program runs in {n} processes, and the engine {kind} runs in one")
+                    .help("leave the engine out, or say `.engine(EngineKind::Xla)`")
+                    .help(
+                        "or compute in each process, on arrays that it holds whole: `x.process_allgather()`",
+                    );
+            let location = program.equations.first().and_then(|equation| equation.location);
+            Err(Error::new(fault, format!("the engine {kind}"), Vec::new(), location))
         }
         _ => Ok(kind),
     }

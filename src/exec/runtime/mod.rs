@@ -23,7 +23,9 @@ pub use array_data::ArrayData;
 pub use device_threads::on_device_thread;
 #[cfg(feature = "xla")]
 pub(crate) use process_devices::{BlockFn, register_process_devices};
-pub(crate) use process_devices::{ForeignValue, ProcessDevices, process_devices};
+pub(crate) use process_devices::{
+    ForeignValue, ProcessDevices, compares_replicas, process_devices, stable_hash,
+};
 
 /// The memory of all arrays of the process.
 ///

@@ -11,7 +11,7 @@ fn layer(x: &Array, w: &Array, b: &Array) -> Array {
 
 /// Compares an array of several processes with that of one: integers exactly, floats within 2e-6 of
 /// the maximum.
-fn compare(name: &str, many: &Array, one: &Array) -> Result<()> {
+pub(crate) fn compare(name: &str, many: &Array, one: &Array) -> Result<()> {
     let (a, b) = (many.to_ndarray_f32()?, one.to_ndarray_f32()?);
     assert_eq!(many.shape()?, one.shape()?, "{name}");
     let scale = b.iter().fold(1e-30f32, |max, x| max.max(x.abs()));
@@ -32,7 +32,7 @@ impl ToF32 for Array {
     }
 }
 
-fn mesh(cluster: &Cluster) -> Result<Mesh> {
+pub(crate) fn mesh(cluster: &Cluster) -> Result<Mesh> {
     Mesh::new([("X", cluster.devices())])
 }
 

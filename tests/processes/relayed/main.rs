@@ -7,6 +7,7 @@
 mod arrays;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
+mod programs;
 #[path = "../supervisor.rs"]
 mod supervisor;
 
@@ -52,6 +53,12 @@ fn child() {
         "one more" => one_call_more(),
         "layers" => arrays::layers(),
         "own blocks" => arrays::own_blocks(),
+        "control flow" => programs::control_flow(),
+        "placements" => programs::placements(),
+        "texts" => programs::texts(),
+        "local parts" => programs::local_parts(),
+        "refusals" => programs::refusals(),
+        "different data" => programs::different_data(),
         "one read" => arrays::one_read_more(),
         "join" => init().map(drop),
         "alone" => sums_of_one_process(),
@@ -383,6 +390,38 @@ fn arrays_are_those_of_one_process() {
         for (processes, devices) in [(2, 4), (4, 2), (8, 1)] {
             let Some(all) = start(role, processes, devices) else { return };
             wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+        }
+    }
+}
+
+#[test]
+fn programs_are_those_of_one_process() {
+    for role in ["control flow", "placements", "texts", "refusals"] {
+        let Some(all) = start(role, 2, 2) else { return };
+        wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+    }
+    for (processes, devices) in [(2, 2), (3, 2), (4, 1)] {
+        let Some(all) = start("local parts", processes, devices) else { return };
+        wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+    }
+}
+
+#[test]
+fn processes_compare_their_data_if_asked() {
+    for what in ["argument", "placed", "replica"] {
+        let (port, Some(more)) = (free_port(), relay()) else { return };
+        let asked = vec![("ATMESH_CHECK", "1".to_string()), ("ATMESH_TEST_DATA", what.to_string())];
+        let more = [more, asked].concat();
+        let all: Vec<Process> = (0..3)
+            .map(|k| Process::start("different data", &[variables(k, 3, port), more.clone()].concat()))
+            .collect();
+        all.iter().for_each(|process| process.wait_for("placed"));
+        let started = now_ms();
+        for ended in wait_all(all, LIMIT) {
+            let (time, error) = ended.error();
+            assert!(error.contains("differs"), "{error}");
+            assert!(error.contains("programs.rs:"), "{error}");
+            assert!(time.saturating_sub(started) < 3000, "{} ms: {error}", time - started);
         }
     }
 }
