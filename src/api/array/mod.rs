@@ -30,6 +30,7 @@ mod spaced;
 
 mod sharding;
 
+mod assembly;
 mod shards;
 
 mod storage;

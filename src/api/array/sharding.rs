@@ -4,13 +4,12 @@
 //! its type. If there are several processes, placing it copies the blocks of this process to its
 //! devices. Unreduced and traced values are resharded by a primitive.
 
-use super::shards::check_even;
 use super::{Array, prims};
 use crate::api::display::Picture;
 use crate::api::trace::{Repr, apply1, build, innermost, input_placement, setting};
 use crate::core::sharding::{check_divides, check_spec};
 use crate::core::{
-    ArrayType, AxisType, DType, DeviceId, Fault, Mesh, Result, Shape, Sharding, Spec, mesh::first_devices,
+    ArrayType, AxisType, DType, DeviceId, Fault, Mesh, Result, Shape, Sharding, Spec, mesh::default_device,
 };
 use crate::exec::runtime::parallel_copy::extract_block;
 use crate::exec::runtime::{ArrayData, ProcessDevices, compares_replicas, process_devices, stable_hash};
@@ -316,7 +315,8 @@ impl Array {
             (Ok(ty), None) => Picture::from_type(&ty),
         }
     }
-    /// Returns the devices that hold the array, in mesh order; device 0 for an array on no mesh.
+    /// Returns the devices that hold the array, in mesh order; for an array on no mesh, the first
+    /// device of this process.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -325,7 +325,7 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     pub fn devices(&self) -> Result<Vec<DeviceId>> {
-        Ok(self.sharding()?.map_or_else(|| first_devices(1), |s| s.mesh.devices().to_vec()))
+        Ok(self.sharding()?.map_or_else(|| vec![default_device()], |s| s.mesh.devices().to_vec()))
     }
 }
 
@@ -343,4 +343,11 @@ pub(crate) fn placed_type(dtype: DType, shape: &Shape, sharding: &Sharding) -> A
         spec: sharding.explicit().padded(shape.rank()),
         ..dtype.array_type(shape)
     }
+}
+
+/// Returns an error if the blocks of the devices differ in shape.
+pub(super) fn check_even(sharding: &Sharding, shape: &Shape) -> Result<(), Fault> {
+    sharding.try_shard_shape(shape).map(drop).map_err(|fault| {
+        fault.help("arrays of several processes have equal blocks: pad the dimension, or leave it unsharded")
+    })
 }

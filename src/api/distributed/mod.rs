@@ -7,6 +7,57 @@
 //! Launchers are found in this order: `ATMESH_PROCESS=1/4` (rank and number of processes) with
 //! `ATMESH_COORDINATOR=host:port`; steps of SLURM; Open MPI; MPICH and Intel MPI; `torchrun`.
 //! [`Options`] replaces what they say.
+//!
+//! # Arrays of several processes
+//!
+//! With the feature `xla` and a plugin for several processes (such as that of CUDA, which
+//! `ATMESH_PJRT_PLUGIN` names), a [`Mesh`](crate::mesh::Mesh) has the devices of all processes, and
+//! XLA runs the programs on it. Each process holds the blocks of its own devices:
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! let cluster = atmesh::distributed::init()?;
+//! let mesh = Mesh::new([("data", cluster.devices())])?;
+//! let sharding = Sharding::new(&mesh, p!["data"], &[64])?;
+//! // called for the blocks of this process
+//! let rows = |r: &[std::ops::Range<usize>]| Array::arange(r[0].start as f32..r[0].end as f32);
+//! let x = Array::from_fn([64], &sharding, rows)?;
+//! let mean = jit(|x: &Array| x.mean(..)).call(&x)?;
+//! println!("{mean}"); // it is on all devices, so that no process waits for another one
+//! # assert_eq!(mean.item::<f32>()?, 31.5);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
+//! All processes run the same program on the same meshes, in the same order. A process that
+//! compiles another program, makes another call, or dies is an error in every process.
+//!
+//! These calls wait for the other processes:
+//!
+//! - operations, [`jit`](crate::jit) and [`grad`](crate::grad) of arrays on a mesh;
+//! - [`process_allgather`](crate::Array::process_allgather), which brings an array to each process;
+//! - reads, such as [`to_vec`](crate::Array::to_vec), [`item`](crate::Array::item) and
+//!   [`allclose`](crate::Array::allclose), if this process does not hold all elements
+//!   ([`is_local`](crate::Array::is_local)).
+//!
+//! These do not:
+//!
+//! - [`put`](crate::Array::put) of an array on no mesh, [`from_fn`](crate::Array::from_fn),
+//!   [`from_shards`](crate::Array::from_shards) and
+//!   [`from_process_local_data`](crate::Array::from_process_local_data);
+//! - [`shards`](crate::Array::shards), and `println!("{x}")`, which prints the blocks of this process
+//!   if it does not hold all elements;
+//! - programs of arrays on no mesh, which each process runs alone, in lock-step.
+//!
+//! Values on no mesh that go into a program on a mesh must be equal in all processes. With the
+//! environment variable `ATMESH_CHECK=1` the processes compare them, and the replicas of
+//! `from_fn` and `from_shards`.
+//!
+//! What XLA does not run is an error, such as [`spmd`](crate::spmd::spmd), `debug_print!`, most
+//! factorizations and uneven shardings. Each process runs them on an array that it holds whole:
+//! `x.process_allgather()`.
+//!
+//! Without such a plugin, processes exchange bytes ([`Cluster::broadcast`]) and wait for each other
+//! ([`Cluster::barrier`]); each computes on its own, with arrays on no mesh.
 
 pub use crate::cluster::Options;
 
@@ -28,8 +79,7 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// Joins the other processes of this program, as the launcher describes them.
 ///
 /// Without a launcher there is one process: `init` starts no thread and opens no socket. A program
-/// calls it once, before all other calls, and keeps the [`Cluster`] until its end. Arrays stay
-/// within one process (see the [module](self)).
+/// calls it once, before the first mesh, and keeps the [`Cluster`] until its end.
 ///
 /// Process 0 serves a small store over TCP, to which all processes connect. While processes are
 /// missing, process 0 reports them on stderr every 5 seconds.
@@ -43,8 +93,9 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// # Errors
 /// The environment does not describe a process, the address of process 0 is in use or is not
 /// reached, the processes differ in their number or version, two have the same rank, some do not
-/// join in time, or this process has joined already. If `ATMESH_PJRT_PLUGIN` is set (feature `xla`)
-/// and there are several processes: the plugin does not show the devices of all of them.
+/// join in time, or this process has joined already. If there are several processes: this one has
+/// made a mesh before. If also `ATMESH_PJRT_PLUGIN` is set (feature `xla`): the plugin does not show
+/// the devices of all processes, or `ATMESH_ENGINE` names another engine than `xla`.
 #[track_caller]
 pub fn init() -> Result<Cluster> {
     init_at(&Options::default(), Location::caller())
@@ -134,10 +185,10 @@ impl Cluster {
     pub fn local_process(&self) -> usize {
         self.membership.local_process
     }
-    /// Returns the number of devices of all processes, which run the modules of `Cluster::client`.
+    /// Returns the number of devices of all processes, which is the size of their meshes.
     ///
-    /// Without a plugin it is the sum of what the options of the processes say, 1 by default. It
-    /// does not limit the meshes of arrays, which stay within one process.
+    /// Without a plugin it is the sum of what the options of the processes say, 1 by default.
+    /// Meshes of one process may have any size.
     ///
     /// ```
     /// use atmesh::distributed::{Options, init_with};
@@ -165,7 +216,8 @@ impl Cluster {
         let made = check_default_engine(self.membership.processes)
             .and_then(|()| Client::for_cluster(&self.membership, group))
             .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
-        crate::xla::engine::use_cluster_client(&made, self.membership.processes);
+        crate::xla::engine::register();
+        crate::xla::device_values::use_cluster_client(&made, self.membership.processes);
         self.client = Some(made);
         Ok(())
     }
@@ -190,9 +242,8 @@ impl Cluster {
     }
     /// Returns the client that has the devices of all processes. (Feature `xla`.)
     ///
-    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs StableHLO
-    /// modules on blocks of bytes. Arrays do not use it: the engine `Xla` creates another client,
-    /// of one process.
+    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs the programs of
+    /// arrays on meshes, and StableHLO modules on blocks of bytes.
     #[cfg(feature = "xla")]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()

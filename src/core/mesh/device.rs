@@ -155,6 +155,12 @@ pub(crate) fn first_devices(n: usize) -> Vec<DeviceId> {
     (0..n as u32).map(|id| DeviceId { id }).collect()
 }
 
+/// Returns the device that holds the arrays on no mesh: the first one of this process.
+pub(crate) fn default_device() -> DeviceId {
+    let before = |cluster: &ClusterDevices| cluster.counts[..cluster.process].iter().sum::<usize>();
+    DeviceId { id: CLUSTER.get().map_or(0, before) as u32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,9 @@ mod logical;
 
 pub use crate::core::axes::{Axes, Axis, AxisType};
 use device::check_mesh_devices;
-pub(crate) use device::{ClusterDevices, MAX_DEVICES, check_no_mesh, first_devices, set_cluster_devices};
+pub(crate) use device::{
+    ClusterDevices, MAX_DEVICES, check_no_mesh, default_device, first_devices, set_cluster_devices,
+};
 pub use device::{DeviceId, devices};
 pub(crate) use logical::AxisRules;
 

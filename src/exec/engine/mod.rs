@@ -434,6 +434,9 @@ pub struct ExecutionReport {
     pub engine: &'static str,
     /// The number of threads that run the program.
     pub workers: usize,
+    /// The number of processes that run the program together, if there are several; otherwise 0.
+    /// The sizes of arguments and results are then those of this process.
+    pub processes: usize,
     /// True if the program runs inline on the caller's thread.
     pub inline: bool,
     /// The size of all arguments, in bytes.
@@ -477,7 +480,11 @@ impl fmt::Display for ExecutionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let on =
             if self.inline { "inline on the caller".into() } else { format!("{} workers", self.workers) };
-        writeln!(f, "engine {}, {on}", self.engine)?;
+        write!(f, "engine {}, {on}", self.engine)?;
+        if self.processes > 1 {
+            write!(f, " of {} processes, of which this one has:", self.processes)?;
+        }
+        writeln!(f)?;
         write!(f, "arguments {} B, results {} B", self.argument_bytes, self.result_bytes)?;
         if self.donated_bytes > 0 {
             write!(f, " ({} B in donated arguments)", self.donated_bytes)?;
