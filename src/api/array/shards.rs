@@ -1,6 +1,6 @@
 //! Arrays as the blocks that devices hold.
 //!
-//! In a program of several processes, each process has the blocks of its own devices, and no
+//! In a program of several processes, each process has the blocks of its devices, and no
 //! function of this file waits for another process.
 
 use super::Array;
@@ -115,7 +115,8 @@ impl Array {
     /// Returns true if the devices of this process hold all elements, so that no other process
     /// takes part when they are read.
     ///
-    /// This is true for all arrays if there is one process; see [`distributed`](crate::distributed).
+    /// If there is one process, this is true for all arrays. See
+    /// [`distributed`](crate::distributed).
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -134,7 +135,7 @@ impl Array {
     /// Assembles an array from the shards of all devices.
     ///
     /// `pieces[k]` is the shard of the k-th device of the mesh, and has the shape of that device's
-    /// block. If there are several processes, each passes the shards of its own devices. Replicas
+    /// block. If there are several processes, each passes the shards of its devices. Replicas
     /// of a block must be equal. A missing shard, or one of the wrong shape or
     /// element type, is an error.
     ///
@@ -168,8 +169,8 @@ impl Array {
     }
     /// Creates an array block by block: `f` maps the index ranges of a block to its data.
     ///
-    /// `f` is called once for each distinct block; devices that hold replicas share it. If there are
-    /// several processes, each calls it for the blocks of its own devices only.
+    /// `f` is called once for each distinct block; devices that hold replicas share it. If there
+    /// are several processes, each calls it for the blocks of its devices only.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -200,7 +201,8 @@ impl Array {
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 4)])?;
     /// let sharding = Sharding::new(&mesh, p!["X"], &[8])?;
-    /// let rows = sharding.local_index(&[8])?[0].clone(); // 0..8 in one process, 4..8 in the last of two
+    /// // 0..8 in one process, 4..8 in the last of two
+    /// let rows = sharding.local_index(&[8])?[0].clone();
     /// let local = Array::arange(rows.start as i32..rows.end as i32);
     /// let x = Array::from_process_local_data([8], &sharding, local)?;
     /// assert_eq!(type_of(&x), "int32[8@X]");

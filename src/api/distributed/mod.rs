@@ -12,7 +12,7 @@
 //!
 //! With the feature `xla` and a plugin for several processes (such as that of CUDA, which
 //! `ATMESH_PJRT_PLUGIN` names), a [`Mesh`](crate::mesh::Mesh) has the devices of all processes, and
-//! XLA runs the programs on it. Each process holds the blocks of its own devices:
+//! XLA runs the programs on it. Each process holds the blocks of its devices:
 //!
 //! ```
 //! use atmesh::prelude::*;
@@ -44,8 +44,8 @@
 //! - [`put`](crate::Array::put) of an array on no mesh, [`from_fn`](crate::Array::from_fn),
 //!   [`from_shards`](crate::Array::from_shards) and
 //!   [`from_process_local_data`](crate::Array::from_process_local_data);
-//! - [`shards`](crate::Array::shards), and `println!("{x}")`, which prints the blocks of this process
-//!   if it does not hold all elements;
+//! - [`shards`](crate::Array::shards), and `println!("{x}")`, which prints the blocks of this
+//!   process if it does not hold all elements;
 //! - programs of arrays on no mesh, which each process runs alone, in lock-step.
 //!
 //! Values on no mesh that go into a program on a mesh must be equal in all processes. With the
@@ -94,8 +94,8 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// The environment does not describe a process, the address of process 0 is in use or is not
 /// reached, the processes differ in their number or version, two have the same rank, some do not
 /// join in time, or this process has joined already. If there are several processes: this one has
-/// made a mesh before. If also `ATMESH_PJRT_PLUGIN` is set (feature `xla`): the plugin does not show
-/// the devices of all processes, or `ATMESH_ENGINE` names another engine than `xla`.
+/// made a mesh before. If also `ATMESH_PJRT_PLUGIN` is set (feature `xla`): the plugin does not
+/// show the devices of all processes, or `ATMESH_ENGINE` names another engine than `xla`.
 #[track_caller]
 pub fn init() -> Result<Cluster> {
     init_at(&Options::default(), Location::caller())
@@ -217,7 +217,7 @@ impl Cluster {
             .and_then(|()| Client::for_cluster(&self.membership, group))
             .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
         crate::xla::engine::register();
-        crate::xla::device_values::use_cluster_client(&made, self.membership.processes);
+        crate::xla::engine::use_cluster_client(&made, self.membership.processes);
         self.client = Some(made);
         Ok(())
     }
@@ -242,8 +242,8 @@ impl Cluster {
     }
     /// Returns the client that has the devices of all processes. (Feature `xla`.)
     ///
-    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs the programs of
-    /// arrays on meshes, and StableHLO modules on blocks of bytes.
+    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs the programs
+    /// of arrays on meshes, and StableHLO modules on blocks of bytes.
     #[cfg(feature = "xla")]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()

@@ -93,8 +93,9 @@ impl Sharding {
     /// Returns the index ranges of the elements that the devices of this process hold, for an array
     /// of this shape.
     ///
-    /// This is the part that [`Array::from_process_local_data`](crate::Array::from_process_local_data)
-    /// takes. If there is one process, it is the whole array.
+    /// This is the part that
+    /// [`Array::from_process_local_data`](crate::Array::from_process_local_data) takes. If there is
+    /// one process, it is the whole array.
     ///
     /// Returns an error if the blocks of this process do not form a box.
     ///

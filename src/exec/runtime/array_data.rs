@@ -1,12 +1,13 @@
 //! [`ArrayData`]: the stored global value of an array.
 
 use super::thread_pool::{Worker, thread_pool};
-use super::{Buffer, ForeignValue, sync::Mutex};
-use crate::core::{DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
+use super::{Buffer, sync::Mutex};
+use crate::core::{ArrayType, DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
+use crate::ir::program::Placement;
 use crate::kernels;
 use crate::kernels::buffer::RawByte;
-#[cfg(feature = "xla")]
 use std::any::Any;
+use std::fmt::Debug;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -71,6 +72,23 @@ impl Storage {
             lock: Mutex::new(()),
         }))
     }
+}
+
+/// A value in memory that does not belong to the buffer pool, such as that of a PJRT device.
+pub(crate) trait ForeignValue: Any + Debug + Send + Sync {
+    /// Copies the value into a new buffer, row-major, with all partial values.
+    ///
+    /// # Errors
+    /// The value is not [local](ForeignValue::is_local), or a device fails.
+    fn fetch(&self) -> Result<Buffer, Fault>;
+    /// Returns true if the devices of this process hold all elements.
+    fn is_local(&self) -> bool;
+    /// Returns true if the value has the blocks of this type and placement on each device.
+    fn has_blocks_of(&self, ty: &ArrayType, at: &Placement) -> bool;
+    /// Copies the block of the device at this position of the mesh, which is one of this process.
+    ///
+    /// If the value is unreduced, the block is that of the sum.
+    fn block(&self, position: usize) -> Result<ArrayData, Fault>;
 }
 
 impl ArrayData {

@@ -20,12 +20,12 @@ pub(crate) mod thread_pool;
 pub use crate::kernels::buffer::Buffer;
 pub(crate) use crate::kernels::buffer::{check_available, try_collect, try_to_vec, try_vec_with_capacity};
 pub use array_data::ArrayData;
+#[cfg(feature = "xla")]
+pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
 #[cfg(feature = "xla")]
 pub(crate) use process_devices::{BlockFn, register_process_devices};
-pub(crate) use process_devices::{
-    ForeignValue, ProcessDevices, compares_replicas, process_devices, stable_hash,
-};
+pub(crate) use process_devices::{ProcessDevices, compares_replicas, process_devices, stable_hash};
 
 /// The memory of all arrays of the process.
 ///

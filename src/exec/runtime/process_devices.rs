@@ -1,29 +1,10 @@
 //! The devices of this process in a program of several processes, and the values in their memory.
 
-use super::{ArrayData, Buffer};
-use crate::core::{ArrayType, Fault, Result, SourceLocation};
+use super::ArrayData;
+use crate::core::{ArrayType, Result, SourceLocation};
 use crate::ir::program::Placement;
-use std::any::Any;
-use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::OnceLock;
-
-/// A value in memory that does not belong to the buffer pool, such as that of a PJRT device.
-pub(crate) trait ForeignValue: Any + Debug + Send + Sync {
-    /// Copies the value into a new buffer, row-major, with all partial values.
-    ///
-    /// # Errors
-    /// The value is not [local](ForeignValue::is_local), or a device fails.
-    fn fetch(&self) -> Result<Buffer, Fault>;
-    /// Returns true if the devices of this process hold all elements.
-    fn is_local(&self) -> bool;
-    /// Returns true if the value has the blocks of this type and placement on each device.
-    fn has_blocks_of(&self, ty: &ArrayType, at: &Placement) -> bool;
-    /// Copies the block of the device at this position of the mesh, which is one of this process.
-    ///
-    /// If the value is unreduced, the block is that of the sum.
-    fn block(&self, position: usize) -> Result<ArrayData, Fault>;
-}
 
 /// The function that returns the block of a device: the device's position in the mesh, and the
 /// index ranges of its block.

@@ -20,7 +20,7 @@ static CLUSTER_CLIENT: OnceLock<Client> = OnceLock::new();
 pub(crate) fn use_cluster_client(client: &Client, processes: usize) {
     // a process joins once
     let _ = CLUSTER_CLIENT.set(client.clone());
-    register_process_devices(ClusterDevices { client: client.clone(), processes });
+    register_process_devices(SharedDevices { client: client.clone(), processes });
 }
 
 /// Returns a client with at least this many devices.
@@ -211,12 +211,12 @@ impl ForeignValue for DeviceResident {
 }
 
 /// The devices of a client of several processes.
-struct ClusterDevices {
+struct SharedDevices {
     client: Client,
     processes: usize,
 }
 
-impl ProcessDevices for ClusterDevices {
+impl ProcessDevices for SharedDevices {
     fn processes(&self) -> usize {
         self.processes
     }

@@ -6,13 +6,17 @@
 //! the collectives and the order in which sums are evaluated, so results may differ from those of
 //! the built-in engines in the last digits. (Feature `xla`.)
 
-use super::device_values::{BoundaryLayout, DeviceResident, client, is_device_resident};
+mod device_values;
+
+pub(crate) use device_values::use_cluster_client;
+
 use crate::core::{Diagnostic, Error, ErrorKind, Result, SourceLocation};
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
 use crate::exec::runtime::{ArrayData, ProcessDevices, compares_replicas, process_devices, stable_hash};
 use crate::ir::program::{Input, Placement, Program};
 use crate::xla::pjrt::{self, Client, DeviceBuffer};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
+use device_values::{BoundaryLayout, DeviceResident, client, is_device_resident};
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
