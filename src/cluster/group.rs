@@ -102,9 +102,9 @@ impl ProcessGroup {
     ) -> CallGuard<'_> {
         self.progress.begin(what.into(), location)
     }
-    /// Returns the number of devices of all processes, as they said when they joined.
-    pub(crate) fn devices(&self) -> usize {
-        self.connection.members().iter().map(|info| info.devices).sum()
+    /// Returns the number of devices of each process, as it said when it joined.
+    pub(crate) fn devices(&self) -> Vec<usize> {
+        self.connection.members().iter().map(|info| info.devices).collect()
     }
     /// Takes part in a call of all processes, which pass equal bytes as `check`.
     /// Returns the bytes of the process `root`.

@@ -105,6 +105,18 @@ fn with(
 }
 
 #[test]
+fn a_mesh_without_a_plugin_of_several_processes_is_an_error() {
+    for ended in wait_all(start_all("mesh", 2, free_port(), &[]), LIMIT) {
+        let error = ended.error().1;
+        assert!(
+            error.contains("there are 2 processes, and the engine that runs programs on meshes"),
+            "{error}"
+        );
+        assert!(error.contains("roles.rs:") && error.contains("ATMESH_PJRT_PLUGIN"), "{error}");
+    }
+}
+
+#[test]
 fn two_processes_of_one_rank_are_an_error_in_all() {
     let port = free_port();
     let found = errors(&[variables(0, 3, port), variables(1, 3, port), variables(1, 3, port)]);

@@ -1,8 +1,8 @@
 //! The programs of the child processes.
 
 use crate::supervisor::now_ms;
-use atmesh::Result;
 use atmesh::distributed::{Cluster, init};
+use atmesh::{Array, Mesh, Result};
 use std::time::{Duration, Instant};
 
 /// Runs a role, and returns the exit code: 3 after an error, which is printed with its time.
@@ -19,6 +19,7 @@ pub(crate) fn run(role: &str) -> i32 {
         "exit" => exit_of_one(),
         "twice" => twice(),
         "join" => join_only(),
+        "mesh" => mesh_without_plugin(),
         _ => panic!("there is no role {role}"),
     };
     match result {
@@ -38,6 +39,16 @@ fn joined() -> Result<Cluster> {
 
 fn join_only() -> Result<()> {
     joined().map(drop)
+}
+
+/// Arrays on no mesh are computed in each process; there is no engine for a mesh.
+fn mesh_without_plugin() -> Result<()> {
+    let cluster = joined()?;
+    let rank = cluster.process() as i32;
+    assert_eq!((Array::arange(0..3) + rank).to_vec::<i32>()?, [rank, rank + 1, rank + 2]);
+    assert!(Mesh::without_devices([("X", 64)]).is_ok());
+    cluster.barrier("arrays on no mesh")?;
+    Mesh::new([("X", cluster.devices())]).map(drop)
 }
 
 /// A few calls, whose results are checked.

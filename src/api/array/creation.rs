@@ -6,14 +6,14 @@
 
 use super::operand::{self, Operand, Term};
 use super::{Array, prims, sharding::placed_type};
-use crate::api::trace::{ArrayOrLiteral, apply1, innermost, poison};
+use crate::api::trace::{ArrayOrLiteral, apply1, build, innermost, poison};
 use crate::core::sharding::{check_divides, check_spec};
 use crate::core::{
     ArrayType, Axes, AxisType, DType, Element, ErrorKind, Fault, Scalar, ScalarElement, Shape, Sharding,
     Spec, TypePart, types::with_dtype,
 };
-use crate::exec::runtime::{ArrayData, check_available};
-use crate::ir::program::{CallSite, Literal};
+use crate::exec::runtime::{ArrayData, check_available, process_devices};
+use crate::ir::program::{CallSite, Literal, Prim};
 use crate::ir::{ops::collective::PcastTo, ops::elementwise::Binary};
 use std::ops::Range;
 
@@ -65,6 +65,28 @@ pub(crate) fn create_sharded(
 ) -> Array {
     let sharding = ok_or_return!(requested_sharding(&ty), |fault| reject_type(fault, &ty, call));
     make(explicit_type(&ty)).put_auto_axes(sharding, call)
+}
+
+/// Applies a primitive that creates an array of the explicit part of `ty`, sharded over auto axes.
+///
+/// Eagerly this is one program, so that no device holds more than its block.
+fn create_on_devices(
+    ty: &ArrayType,
+    sharding: Option<Sharding>,
+    call: CallSite<'_>,
+    prim: impl FnOnce(ArrayType) -> Prim,
+) -> Array {
+    let prim = prim(explicit_type(&fresh_type(ty)));
+    match sharding.filter(|s| s.explicit() != s.spec || !s.spec.unreduced_axes().is_empty()) {
+        Some(s) => {
+            let made = build(&[], call, |b, _| {
+                let made = b.apply_for(&prim, &[], call)?;
+                b.apply_for(&prims::reshard(&s.mesh, s.spec), &made, call)
+            });
+            made.map_or_else(poison, |mut made| made.swap_remove(0))
+        }
+        None => apply1(prim, &[], call),
+    }
 }
 
 /// Returns the data of an array whose elements all equal `value`.
@@ -128,6 +150,9 @@ impl Array {
             (Err(fault), _) => return operand::reject(fault, &[value], call),
         };
         match (&value, innermost().is_none()) {
+            (ArrayOrLiteral::Lit(l), true) if ty.mesh.is_some() && process_devices().is_some() => {
+                create_on_devices(&ty, sharding, call, |ty| prims::full(ty, l.value))
+            }
             (ArrayOrLiteral::Lit(Literal { value, .. }), true) => match constant(ty.dtype, &ty.shape, *value)
             {
                 Ok(slab) => from_data(slab, ty.dtype, &ty.shape, sharding, call),
@@ -169,7 +194,12 @@ impl Array {
             requested_sharding(&ty).and_then(|s| super::dims::resolve_dim(d as i64, ty.rank()).map(|_| s)),
             |fault| reject_type(fault, &ty, call)
         );
-        apply1(prims::iota(explicit_type(&ty), d), &[], call).put_auto_axes(sharding, call)
+        match process_devices() {
+            Some(_) if innermost().is_none() && ty.mesh.is_some() => {
+                create_on_devices(&ty, sharding, call, |ty| prims::iota(ty, d))
+            }
+            _ => apply1(prims::iota(explicit_type(&ty), d), &[], call).put_auto_axes(sharding, call),
+        }
     }
     /// Returns the values of a range, in steps of 1, as a vector of the range's element type.
     ///

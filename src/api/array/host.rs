@@ -3,22 +3,17 @@
 //! Methods that return host data return the error that the array carries, if any. Traced values and
 //! donated arrays have no data, which is an error too.
 
-use super::sharding::{abstract_mesh_error, placed_type};
 use super::{Array, prims};
 use crate::api::trace::{apply1, poison};
-use crate::core::sharding::{Block, blocks_unchecked, check_unreduced_dtype};
 use crate::core::{
-    ArrayType, Axes, DType, Element, Error, Fault, Result, Shape, Sharding, SourceLocation, types::with_dtype,
+    ArrayType, Axes, DType, Element, Error, Fault, Result, Shape, SourceLocation, types::with_dtype,
 };
-use crate::exec::runtime::parallel_copy::{
-    all_pairs, block_runs, to_contiguous, to_f64_vec, to_vec, write_runs,
-};
-use crate::exec::runtime::{ArrayData, Buffer, check_available};
+use crate::exec::runtime::parallel_copy::{all_pairs, to_contiguous, to_f64_vec, to_vec};
+use crate::exec::runtime::{ArrayData, process_devices};
 use crate::ir::{ops::elementwise::broadcast_shapes, program::CallSite};
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// Creates an array from elements in row-major order.
 #[track_caller]
@@ -122,21 +117,26 @@ impl Array {
     }
     /// Returns the global array like [`Array::host_data`], without keeping a copy that has to be
     /// made.
-    #[cfg(feature = "safetensors")]
     pub(crate) fn host_data_once(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
         let slab = self.reduced_data(op, location)?;
         slab.contiguous_once().map_err(|fault| self.memory_error(fault, op, location))
     }
     /// Returns the data of the global array, maybe as a view; an unreduced array is summed.
     fn reduced_data(&self, op: &'static str, location: SourceLocation) -> Result<ArrayData> {
-        let mut slab = self.array_data(op, location)?;
+        let slab = self.array_data(op, location)?;
         let ty = self.type_ref().map_err(Error::clone)?;
-        if let (2.., Some(mesh)) = (slab.num_partials(), &ty.mesh) {
-            let spec = ty.spec.unreduced(Axes::none());
-            slab = apply1(prims::reshard(mesh, spec), &[self.into()], CallSite::new(op, location))
-                .array_data(op, location)?;
-        }
-        Ok(slab)
+        let call = CallSite::new(op, location);
+        let summed = match &ty.mesh {
+            // a program gathers it, in which all processes take part
+            Some(mesh) if process_devices().is_some() && (!slab.is_local() || slab.num_partials() > 1) => {
+                self.replicate(mesh, call)
+            }
+            Some(mesh) if slab.num_partials() > 1 => {
+                apply1(prims::reshard(mesh, ty.spec.unreduced(Axes::none())), &[self.into()], call)
+            }
+            _ => return Ok(slab),
+        };
+        summed.array_data(op, location)
     }
     /// Returns the error that there is not enough memory for the array's data.
     fn memory_error(&self, fault: Fault, op: &str, location: SourceLocation) -> Error {
@@ -224,6 +224,29 @@ impl Array {
             }
         }
     }
+    /// Returns the array as one on no mesh that each process holds whole.
+    ///
+    /// If there are several processes, all of them call it. Each can then compute with the array
+    /// alone, also by operations that do not run on several processes
+    /// ([`distributed`](crate::distributed)). With one process, it copies nothing.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..4).put(&mesh, p!["X"]).process_allgather();
+    /// assert!(x.sharding()?.is_none());
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn process_allgather(&self) -> Array {
+        let location = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match self.host_data_once("process_allgather", location) {
+            Ok(slab) => Array::concrete(slab, ty.dtype.array_type(&ty.shape), None),
+            Err(error) => poison(error),
+        }
+    }
     /// Returns the element type, or the error that the array carries.
     ///
     /// ```
@@ -296,182 +319,5 @@ impl Array {
         let data = with_dtype!(self.dtype()?, T => to_f64_vec(slab.elements::<T>(), T::to_f64));
         let data = data.map_err(|fault| self.memory_error(fault, "allclose", location))?;
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("array data has the size of its shape"))
-    }
-    /// Assembles an array from the shards of all devices.
-    ///
-    /// `pieces[k]` is the shard of the k-th device of the mesh, and has the shape of that device's
-    /// block. Replicas of a block must be equal. A missing shard, or one of the wrong shape or
-    /// element type, is an error.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let sharding = Sharding::new(&mesh, p!["X"], &[4])?;
-    /// let x = Array::from_shards([4], &sharding, [Array::from([1, 2]), Array::from([3, 4])])?;
-    /// assert_eq!(type_of(&x), "int32[4@X]");
-    /// assert!(Array::from_shards([4], &sharding, [Array::from([1, 2])]).is_err());
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("make_array_from_single_device_arrays", "from_local"))]
-    #[track_caller]
-    pub fn from_shards<A: Into<Array>>(
-        shape: impl Into<Shape>,
-        sharding: &Sharding,
-        pieces: impl IntoIterator<Item = A>,
-    ) -> Result<Array> {
-        let location = Location::caller();
-        let pieces: Vec<Array> = pieces.into_iter().map(Into::into).collect();
-        let (given, devices) = (pieces.len(), sharding.mesh.size());
-        if given > devices {
-            let fault = fault!(Data, "there are {given} pieces, but {} has {devices} devices", sharding.mesh)
-                .help("give one piece for each device, in the mesh's order");
-            return Err(Error::new(fault, "from_shards", Vec::new(), Some(location)));
-        }
-        assemble("from_shards", shape.into(), sharding, location, |k, _| Ok(pieces.get(k).cloned()))
-    }
-    /// Creates an array block by block: `f` maps the index ranges of a block to its data.
-    ///
-    /// `f` is called once for each distinct block; devices that hold replicas share it.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 4)])?;
-    /// let sharding = Sharding::new(&mesh, p!["X"], &[8])?;
-    /// let x = Array::from_fn([8], &sharding,
-    ///     |index| Array::arange(index[0].start as i32..index[0].end as i32))?;
-    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3, 4, 5, 6, 7]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias = "make_array_from_callback")]
-    #[track_caller]
-    pub fn from_fn<A: Into<Array>>(
-        shape: impl Into<Shape>,
-        sharding: &Sharding,
-        mut f: impl FnMut(&[Range<usize>]) -> A,
-    ) -> Result<Array> {
-        let location = Location::caller();
-        let mut made: Vec<(Vec<Range<usize>>, Array)> = Vec::new();
-        assemble("from_fn", shape.into(), sharding, location, |_, index| {
-            if let Some((_, known)) = made.iter().find(|m| m.0 == index) {
-                return Ok(Some(known.clone()));
-            }
-            let piece = f(index).into().ready()?;
-            made.push((index.to_vec(), piece.clone()));
-            Ok(Some(piece))
-        })
-    }
-}
-
-/// Allocates a buffer for `copies` arrays of this type, if the memory is there.
-fn allocate_copies(ty: &ArrayType, copies: usize) -> Result<Buffer, Fault> {
-    let bytes = ty.nbytes().saturating_mul(copies);
-    ty.check_addressable()?;
-    check_available(bytes)?;
-    Buffer::allocate(bytes)
-}
-
-/// Assembles an array from one shard per device.
-///
-/// `piece` returns the shard at a mesh position with this index range, or `None` if it is missing.
-fn assemble(
-    op: &str,
-    shape: Shape,
-    sharding: &Sharding,
-    location: SourceLocation,
-    mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
-) -> Result<Array> {
-    let reject = |fault: Fault| {
-        let help = "give one piece per device, with the shape and index range that `shards()` of such an array shows";
-        Error::new(fault.help(help), op, Vec::new(), Some(location))
-    };
-    let mesh = &sharding.mesh;
-    let error = |fault| Error::new(fault, op, vec![shape.to_string()], Some(location));
-    if mesh.is_abstract() {
-        return Err(error(abstract_mesh_error(mesh)));
-    }
-    let sharding = Sharding::try_new(mesh, sharding.spec, &shape).map_err(error)?;
-    let unreduced = sharding.spec.unreduced_axes();
-    let copies: usize = unreduced.iter().map(|a| mesh.extent(a)).product();
-    let mut target: Option<(DType, Buffer)> = None;
-    for (position, Block { index, replica, .. }) in
-        blocks_unchecked(&sharding, &shape).into_iter().enumerate()
-    {
-        let name = match mesh.devices().get(position) {
-            Some(device) => format!("device {device}"),
-            None => format!("device {position}"),
-        };
-        let wrong = |why: String| reject(fault!(Data, "the piece of {name} {why}"));
-        let Some(data) = piece(position, &index)? else {
-            return Err(wrong(format!("is missing: it holds {index:?} of {shape}")));
-        };
-        let slab = data.array_data(op, location)?;
-        let ty = data.ty()?;
-        let local: Shape = index.iter().map(Range::len).collect();
-        if ty.shape != local {
-            return Err(wrong(format!(
-                "has shape {}, but it holds {index:?} of {shape}: shape {local}",
-                ty.shape
-            )));
-        }
-        let size = ty.dtype.size();
-        check_unreduced_dtype(sharding.spec, ty.dtype)
-            .map_err(|f| Error::new(f, op, vec![ty.to_string()], Some(location)))?;
-        let (dtype, buffer) = match &mut target {
-            Some(target) => target,
-            empty => {
-                let whole = ty.dtype.array_type(&shape);
-                empty.insert((ty.dtype, allocate_copies(&whole, copies).map_err(error)?))
-            }
-        };
-        if *dtype != ty.dtype {
-            return Err(wrong(format!("is {}, those before are {dtype}", ty.dtype)));
-        }
-        let copy = mesh.rank_along(unreduced, &mesh.coordinates(position));
-        let base = copy * shape.num_elements() * size;
-        let (run, starts) = block_runs(&shape, &index, size);
-        let from = slab.contiguous().map_err(error)?;
-        // SAFETY: the shard has the block's shape (checked above), so its runs are disjoint and
-        // within `buffer`, which no other code uses. With `replica > 0` they are initialized,
-        // because an earlier position, with replica 0, has the same block.
-        let same = unsafe {
-            let from = std::slice::from_raw_parts(from.as_ptr(), slab.nbytes());
-            write_runs(from, run, buffer.as_mut_ptr().add(base), &starts, replica > 0)
-        };
-        if !same {
-            return Err(wrong(format!(
-                "differs from that of another device that holds the same block, {index:?}"
-            )));
-        }
-    }
-    let (dtype, buffer) =
-        target.ok_or_else(|| reject(fault!(Data, "a mesh without devices holds no pieces")))?;
-    let slab = ArrayData::new(dtype.storage(), shape.clone(), copies, Arc::new(buffer));
-    let mut ty = placed_type(dtype, &shape, &sharding);
-    ty.spec = ty.spec.padded(shape.rank());
-    Ok(Array::concrete(slab, ty, Some(sharding)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exec::runtime::parallel_copy::extract_block;
-    use crate::{Mesh, p};
-
-    /// Every block of a small array is cut out and assembled again, for several shardings.
-    #[test]
-    fn blocks_are_cut_out_and_put_together() {
-        let mesh = Mesh::new([("x", 2), ("y", 3)]).unwrap();
-        let x = Array::from(ArrayD::from_shape_vec(&[4, 3, 2][..], (0..24).collect::<Vec<i16>>()).unwrap());
-        let full = x.array_data("test", Location::caller()).unwrap();
-        for spec in [p![], p!["x"], p![_, "y"], p!["x", "y"], p![_, "y", "x"], p![_, _, "x"]] {
-            let sharding = Sharding::new(&mesh, spec, &[4, 3, 2]).unwrap();
-            let piece = |index: &[Range<usize>]| {
-                let cut = extract_block(&full, 0, index).unwrap();
-                let ty = DType::I16.array_type(cut.shape());
-                Array::concrete(cut, ty, None)
-            };
-            let again = Array::from_fn([4, 3, 2], &sharding, piece).unwrap();
-            assert_eq!(again.to_vec::<i16>().unwrap(), x.to_vec::<i16>().unwrap(), "{spec}");
-        }
     }
 }

@@ -30,6 +30,9 @@ mod spaced;
 
 mod sharding;
 
+mod assembly;
+mod shards;
+
 mod storage;
 
 mod host;
@@ -142,7 +145,7 @@ pub use pooling::WindowOptions;
 pub use products::DotOptions;
 pub use ragged_rows::RaggedRows;
 pub use rearrange::{GridIndexing, meshgrid};
-pub use sharding::Shard;
+pub use shards::Shard;
 pub use sort_scan::sort_by_keys;
 pub use take::{IndexMode, IndexOptions};
 pub use windows::{ConvOptions, Padding};

@@ -1,18 +1,20 @@
 //! Placement of arrays on meshes, resharding, and inspection of shards.
 //!
 //! An eager array that is not unreduced is stored in global order, so that placing it changes only
-//! its type. Unreduced and traced values are resharded by a primitive.
+//! its type. If there are several processes, placing it copies the blocks of this process to its
+//! devices. Unreduced and traced values are resharded by a primitive.
 
 use super::{Array, prims};
 use crate::api::display::Picture;
-use crate::api::trace::{Repr, apply1, innermost, setting};
-use crate::core::sharding::{blocks_unchecked, check_divides, check_spec};
+use crate::api::trace::{Repr, apply1, build, innermost, input_placement, setting};
+use crate::core::sharding::{check_divides, check_spec};
 use crate::core::{
-    ArrayType, AxisType, DType, DeviceId, Error, Fault, Mesh, Result, Shape, Sharding, Spec,
-    mesh::first_devices,
+    ArrayType, AxisType, DType, DeviceId, Fault, Mesh, Result, Shape, Sharding, Spec, mesh::default_device,
 };
+use crate::exec::runtime::parallel_copy::extract_block;
+use crate::exec::runtime::{ArrayData, ProcessDevices, compares_replicas, process_devices, stable_hash};
 use crate::ir::program::CallSite;
-use std::panic::Location;
+use std::ops::Range;
 
 /// # Placement and inspection
 impl Array {
@@ -117,19 +119,84 @@ impl Array {
                 if partial || in_parts(spec) {
                     return self.move_partial(mesh, spec, call);
                 }
+                let slab = ok_or_return!(c.array_data(call.op, call.location), |e| Array::poisoned(e));
+                let sharding = Sharding { mesh: mesh.clone(), spec };
+                if let Some(devices) = process_devices() {
+                    return self.move_to_devices(slab, sharding, devices, call);
+                }
                 // an array that is not unreduced is stored in global order for every sharding: only
                 // its type changes
-                match c.array_data(call.op, call.location) {
-                    Ok(slab) => {
-                        let sharding = Sharding { mesh: mesh.clone(), spec };
-                        let ty = placed_type(ty.dtype, &ty.shape, &sharding);
-                        Array::concrete(slab, ty, Some(sharding))
-                    }
-                    Err(e) => Array::poisoned(e),
-                }
+                let ty = placed_type(ty.dtype, &ty.shape, &sharding);
+                Array::concrete(slab, ty, Some(sharding))
             }
             _ => apply1(prims::reshard(mesh, spec), &[self.into()], call),
         }
+    }
+    /// Places an array that is not unreduced on the devices of several processes.
+    ///
+    /// Each process takes the blocks of its devices from the elements that it has. If it does not
+    /// have them all, a program moves the blocks, in which all processes take part.
+    fn move_to_devices(
+        &self,
+        slab: ArrayData,
+        sharding: Sharding,
+        devices: &dyn ProcessDevices,
+        call: CallSite<'_>,
+    ) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        ok_or_return!(check_even(&sharding, &ty.shape), |fault| self.reject(fault, call));
+        let at = input_placement(ty.rank(), Some(&sharding));
+        let placed = placed_type(ty.dtype, &ty.shape, &sharding);
+        match (slab.foreign(), self.concrete_sharding()) {
+            (Some(foreign), _) if foreign.has_blocks_of(&placed, &at) => {
+                return Array::concrete(slab, placed, Some(sharding));
+            }
+            (Some(_), Some(own)) if own.mesh == sharding.mesh => {
+                return self.reshard_over_all(&sharding, call);
+            }
+            // the blocks on one mesh are those of no program on the other one
+            (Some(foreign), Some(own)) if !foreign.is_local() => {
+                let whole = self.replicate(&own.mesh, call);
+                let slab = ok_or_return!(whole.array_data(call.op, call.location), |e| Array::poisoned(e));
+                return whole.move_to_devices(slab, sharding, devices, call);
+            }
+            _ => {}
+        }
+        if compares_replicas() && slab.foreign().is_none() {
+            let hash = slab.bytes().map(stable_hash);
+            let hash = ok_or_return!(hash, |fault| self.reject(fault, call));
+            let what = format!("an array {ty} to be placed");
+            let compared = devices.check_equal(&what, &hash, call.location);
+            ok_or_return!(compared, |e| Array::poisoned(e));
+        }
+        let cut = |_: usize, index: &[Range<usize>]| Ok(extract_block(&slab, 0, index)?);
+        match devices.place(&placed, &at, &mut { cut }) {
+            Ok(slab) => Array::concrete(slab, placed, Some(sharding)),
+            Err(e) => Array::poisoned(call.locate(e)),
+        }
+    }
+    /// Runs a program that shards an array of several processes in this way, over explicit and auto
+    /// axes.
+    fn reshard_over_all(&self, sharding: &Sharding, call: CallSite<'_>) -> Array {
+        let Sharding { mesh, spec } = sharding;
+        let is_auto = |axis| mesh.axis_type(axis) == Some(AxisType::Auto);
+        let is_mixed = mesh.axis_names().iter().any(|axis| is_auto(*axis))
+            && mesh.axis_types().contains(&AxisType::Explicit);
+        let moved = build(&[self.clone()], call, |b, values| {
+            let moved = b.apply_for(&prims::reshard(mesh, *spec), values, call)?;
+            // otherwise the reshard leaves the auto axes open
+            if !is_mixed || spec.all_axes().any(is_auto) {
+                return Ok(moved);
+            }
+            let replicated = Spec::replicated(spec.dims().len());
+            b.apply_for(&prims::constrain(mesh, replicated, Vec::new()), &moved, call)
+        });
+        moved.map_or_else(Array::poisoned, |mut moved| moved.swap_remove(0))
+    }
+    /// Runs a program that replicates an array of several processes on all devices of its mesh.
+    pub(super) fn replicate(&self, mesh: &Mesh, call: CallSite<'_>) -> Array {
+        let rank = self.type_ref().map_or(0, |ty| ty.rank());
+        self.reshard_over_all(&Sharding { mesh: mesh.clone(), spec: Spec::replicated(rank) }, call)
     }
     /// Moves an array that is or becomes unreduced; it is summed if the mesh changes.
     fn move_partial(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
@@ -248,7 +315,8 @@ impl Array {
             (Ok(ty), None) => Picture::from_type(&ty),
         }
     }
-    /// Returns the devices that hold the array, in mesh order; device 0 for an array on no mesh.
+    /// Returns the devices that hold the array, in mesh order; for an array on no mesh, the first
+    /// device of this process.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -257,56 +325,8 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     pub fn devices(&self) -> Result<Vec<DeviceId>> {
-        Ok(self.sharding()?.map_or_else(|| first_devices(1), |s| s.mesh.devices().to_vec()))
+        Ok(self.sharding()?.map_or_else(|| vec![default_device()], |s| s.mesh.devices().to_vec()))
     }
-    /// Returns the block that each device holds, in mesh order.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let mesh = Mesh::new([("X", 2)])?;
-    /// let a = Array::arange(0..4).put(&mesh, p!["X"]);
-    /// let shards = a.shards()?;
-    /// assert_eq!(shards[1].index, [2..4]);
-    /// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("addressable_shards", "to_local"))]
-    #[track_caller]
-    pub fn shards(&self) -> Result<Vec<Shard>> {
-        let location = Location::caller();
-        let slab = self.array_data("shards", location)?;
-        let ty = self.ty()?;
-        let Some(sharding) = self.sharding()? else {
-            let index = ty.shape.iter().map(|n| 0..*n).collect();
-            return Ok(vec![Shard { device: first_devices(1)[0], index, replica: 0, data: self.clone() }]);
-        };
-        let mesh = &sharding.mesh;
-        let held = blocks_unchecked(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
-        held.map(|(position, (block, device))| {
-            // the partial values of an unreduced array are indexed by the coordinates along its
-            // axes
-            let copy = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
-            let data = crate::exec::runtime::parallel_copy::extract_block(&slab, copy, &block.index)
-                .map_err(|fault| Error::new(fault, "shards", vec![ty.to_string()], Some(location)))?;
-            let local = ty.dtype.array_type(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
-            let data = Array::concrete(data, local, None);
-            Ok(Shard { device: *device, index: block.index, replica: block.replica, data })
-        })
-        .collect()
-    }
-}
-
-/// The block of an array that one device holds.
-#[derive(Clone, Debug)]
-pub struct Shard {
-    /// The device.
-    pub device: DeviceId,
-    /// The index range of the block in each dimension of the array.
-    pub index: Vec<std::ops::Range<usize>>,
-    /// The index of this replica: the number of earlier devices that hold the same block.
-    pub replica: usize,
-    /// The block, as an array on no mesh.
-    pub data: Array,
 }
 
 /// Returns the error for data on an abstract mesh, which has no devices to hold it.
@@ -323,4 +343,11 @@ pub(crate) fn placed_type(dtype: DType, shape: &Shape, sharding: &Sharding) -> A
         spec: sharding.explicit().padded(shape.rank()),
         ..dtype.array_type(shape)
     }
+}
+
+/// Returns an error if the blocks of the devices differ in shape.
+pub(super) fn check_even(sharding: &Sharding, shape: &Shape) -> Result<(), Fault> {
+    sharding.try_shard_shape(shape).map(drop).map_err(|fault| {
+        fault.help("arrays of several processes have equal blocks: pad the dimension, or leave it unsharded")
+    })
 }

@@ -8,25 +8,65 @@
 //! `ATMESH_COORDINATOR=host:port`; steps of SLURM; Open MPI; MPICH and Intel MPI; `torchrun`.
 //! [`Options`] replaces what they say.
 //!
-//! # Arrays stay within one process
+//! # Arrays of several processes
 //!
-//! Joining does not change what an [`Array`](crate::Array), a [`Mesh`](crate::mesh::Mesh) or
-//! [`jit`](crate::jit) does: no array is sharded over several processes. Each process computes its
-//! own arrays on its own devices, on any engine, as if it were alone. After [`init`], processes can
+//! With the feature `xla` and a plugin for several processes (such as that of CUDA, which
+//! `ATMESH_PJRT_PLUGIN` names), a [`Mesh`](crate::mesh::Mesh) has the devices of all processes, and
+//! XLA runs the programs on it. Each process holds the blocks of its devices:
 //!
-//! - wait for each other: [`Cluster::barrier`];
-//! - receive bytes of process 0: [`Cluster::broadcast`];
-//! - learn of the death of another one: [`Cluster::check`], and the error of every other call;
-//! - with the feature `xla` and a plugin for several processes (such as that of CUDA), compile and
-//!   run StableHLO modules together on the devices of all of them, block by block:
-//!   `Cluster::client`, and `Client::compile`, `put`, `run` and `gather` in
-//!   `atmesh::pjrt`. Plugins for CPUs have the devices of one process only, so
-//!   [`init`] returns an error if `ATMESH_PJRT_PLUGIN` names one and there are several processes.
+//! ```
+//! use atmesh::prelude::*;
+//! let cluster = atmesh::distributed::init()?;
+//! let mesh = Mesh::new([("data", cluster.devices())])?;
+//! let sharding = Sharding::new(&mesh, p!["data"], &[64])?;
+//! // called for the blocks of this process
+//! let rows = |r: &[std::ops::Range<usize>]| Array::arange(r[0].start as f32..r[0].end as f32);
+//! let x = Array::from_fn([64], &sharding, rows)?;
+//! let mean = jit(|x: &Array| x.mean(..)).call(&x)?;
+//! println!("{mean}"); // it is on all devices, so that no process waits for another one
+//! # assert_eq!(mean.item::<f32>()?, 31.5);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
+//! All processes run the same program on the same meshes, in the same order. A process that
+//! compiles another program, makes another call, or dies is an error in every process.
+//!
+//! These calls wait for the other processes:
+//!
+//! - operations, [`jit`](crate::jit) and [`grad`](crate::grad) of arrays on a mesh;
+//! - [`process_allgather`](crate::Array::process_allgather), which brings an array to each process;
+//! - reads, such as [`to_vec`](crate::Array::to_vec), [`item`](crate::Array::item) and
+//!   [`allclose`](crate::Array::allclose), if this process does not hold all elements
+//!   ([`is_local`](crate::Array::is_local)).
+//!
+//! These do not:
+//!
+//! - [`put`](crate::Array::put) of an array on no mesh, [`from_fn`](crate::Array::from_fn),
+//!   [`from_shards`](crate::Array::from_shards) and
+//!   [`from_process_local_data`](crate::Array::from_process_local_data);
+//! - [`shards`](crate::Array::shards), and `println!("{x}")`, which prints the blocks of this
+//!   process if it does not hold all elements;
+//! - programs of arrays on no mesh, which each process runs alone, in lock-step.
+//!
+//! Values on no mesh that go into a program on a mesh must be equal in all processes. With the
+//! environment variable `ATMESH_CHECK=1` the processes compare them, and the replicas of
+//! `from_fn` and `from_shards`.
+//!
+//! What XLA does not run is an error, such as [`spmd`](crate::spmd::spmd), `debug_print!`, most
+//! factorizations and uneven shardings. Each process runs them on an array that it holds whole:
+//! `x.process_allgather()`.
+//!
+//! Without such a plugin, processes exchange bytes ([`Cluster::broadcast`]) and wait for each other
+//! ([`Cluster::barrier`]); each computes on its own, with arrays on no mesh.
 
 pub use crate::cluster::Options;
 
 use crate::cluster::{Membership, join_group};
+use crate::core::mesh::{ClusterDevices, check_no_mesh, set_cluster_devices};
 use crate::core::{Error, Result, SourceLocation};
+#[cfg(feature = "xla")]
+use crate::exec::engine::check_default_engine;
+use crate::exec::runtime::process_devices;
 #[cfg(feature = "xla")]
 use crate::xla::pjrt::{Client, PLUGIN};
 use std::fmt;
@@ -39,8 +79,7 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// Joins the other processes of this program, as the launcher describes them.
 ///
 /// Without a launcher there is one process: `init` starts no thread and opens no socket. A program
-/// calls it once, before all other calls, and keeps the [`Cluster`] until its end. Arrays stay
-/// within one process (see the [module](self)).
+/// calls it once, before the first mesh, and keeps the [`Cluster`] until its end.
 ///
 /// Process 0 serves a small store over TCP, to which all processes connect. While processes are
 /// missing, process 0 reports them on stderr every 5 seconds.
@@ -54,8 +93,9 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// # Errors
 /// The environment does not describe a process, the address of process 0 is in use or is not
 /// reached, the processes differ in their number or version, two have the same rank, some do not
-/// join in time, or this process has joined already. If `ATMESH_PJRT_PLUGIN` is set (feature `xla`)
-/// and there are several processes: the plugin does not show the devices of all of them.
+/// join in time, or this process has joined already. If there are several processes: this one has
+/// made a mesh before. If also `ATMESH_PJRT_PLUGIN` is set (feature `xla`): the plugin does not
+/// show the devices of all processes, or `ATMESH_ENGINE` names another engine than `xla`.
 #[track_caller]
 pub fn init() -> Result<Cluster> {
     init_at(&Options::default(), Location::caller())
@@ -85,14 +125,32 @@ fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
         return Err(error.related(first, "it joined here"));
     }
     let membership = join_group(options, shared_properties, location)?;
-    #[cfg(feature = "xla")]
-    let client = create_client(&membership).map_err(|e| e.with_location("distributed::init", location))?;
-    *joined_at = Some(location);
-    Ok(Cluster {
+    let several = membership.processes > 1;
+    let mesh_error = |first| {
+        let fault = fault!(Mesh, "this process has made a mesh before it joins the others")
+            .help("call `distributed::init` before the first `Mesh`");
+        let error = Error::new(fault, "distributed::init", Vec::new(), Some(location));
+        error.related(first, "the mesh is made here")
+    };
+    #[cfg_attr(not(feature = "xla"), expect(unused_mut, reason = "only the engine xla has a client"))]
+    let mut cluster = Cluster {
         membership,
         #[cfg(feature = "xla")]
-        client,
-    })
+        client: None,
+    };
+    if several {
+        check_no_mesh().map_err(mesh_error)?;
+        #[cfg(feature = "xla")]
+        cluster.create_client().map_err(|e| e.with_location("distributed::init", location))?;
+        let devices = ClusterDevices {
+            process: cluster.process(),
+            counts: cluster.device_counts(),
+            run_programs: process_devices().is_some(),
+        };
+        set_cluster_devices(devices).map_err(mesh_error)?;
+    }
+    *joined_at = Some(location);
+    Ok(cluster)
 }
 
 /// Returns the properties that all processes must have in common.
@@ -102,17 +160,6 @@ fn shared_properties() -> Result<Vec<(&'static str, String)>> {
         #[cfg(feature = "xla")]
         ("the PJRT C API", crate::xla::pjrt::plugin_version()?),
     ])
-}
-
-/// Creates the client of all processes, if the environment names a plugin.
-#[cfg(feature = "xla")]
-fn create_client(membership: &Membership) -> Result<Option<Client>> {
-    let Some(group) = membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some()) else {
-        return Ok(None);
-    };
-    Client::for_cluster(membership, group).map(Some).inspect_err(|_| {
-        group.leave(Some("it has no client of the plugin".into()));
-    })
 }
 
 /// The processes that run this program together. [`init`] returns it.
@@ -138,10 +185,10 @@ impl Cluster {
     pub fn local_process(&self) -> usize {
         self.membership.local_process
     }
-    /// Returns the number of devices of all processes, which run the modules of `Cluster::client`.
+    /// Returns the number of devices of all processes, which is the size of their meshes.
     ///
-    /// Without a plugin it is the sum of what the options of the processes say, 1 by default. It
-    /// does not limit the meshes of arrays, which stay within one process.
+    /// Without a plugin it is the sum of what the options of the processes say, 1 by default.
+    /// Meshes of one process may have any size.
     ///
     /// ```
     /// use atmesh::distributed::{Options, init_with};
@@ -154,7 +201,36 @@ impl Cluster {
         if let Some(client) = &self.client {
             return client.devices();
         }
-        self.membership.group.as_ref().map_or(self.local_devices(), |group| group.devices())
+        match &self.membership.group {
+            Some(group) => group.devices().iter().sum(),
+            None => self.local_devices(),
+        }
+    }
+    /// Creates the client of all processes, if the environment names a plugin.
+    #[cfg(feature = "xla")]
+    fn create_client(&mut self) -> Result<()> {
+        let Some(group) = self.membership.group.as_ref().filter(|_| std::env::var_os(PLUGIN).is_some())
+        else {
+            return Ok(());
+        };
+        let made = check_default_engine(self.membership.processes)
+            .and_then(|()| Client::for_cluster(&self.membership, group))
+            .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
+        crate::xla::engine::register();
+        crate::xla::engine::use_cluster_client(&made, self.membership.processes);
+        self.client = Some(made);
+        Ok(())
+    }
+    /// Returns the number of devices of each process.
+    fn device_counts(&self) -> Vec<usize> {
+        #[cfg(feature = "xla")]
+        if let Some(client) = &self.client {
+            let mut counts = vec![0; self.processes()];
+            let owners = (0..client.devices()).filter_map(|device| client.process_of(device));
+            owners.for_each(|process| counts[process] += 1);
+            return counts;
+        }
+        self.membership.group.as_ref().map_or_else(|| vec![self.local_devices()], |group| group.devices())
     }
     /// Returns the number of devices of this process.
     pub fn local_devices(&self) -> usize {
@@ -166,9 +242,8 @@ impl Cluster {
     }
     /// Returns the client that has the devices of all processes. (Feature `xla`.)
     ///
-    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs StableHLO
-    /// modules on blocks of bytes. Arrays do not use it: the engine `Xla` creates another client,
-    /// of one process.
+    /// `None` if there is one process, or if `ATMESH_PJRT_PLUGIN` is not set. It runs the programs
+    /// of arrays on meshes, and StableHLO modules on blocks of bytes.
     #[cfg(feature = "xla")]
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()

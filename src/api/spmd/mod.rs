@@ -39,7 +39,7 @@ use crate::exec::runtime::mailbox::Network;
 use crate::exec::runtime::sync::atomic::AtomicUsize;
 use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
 use crate::exec::runtime::thread_pool::thread_pool;
-use crate::exec::runtime::{ArrayData, Buffer};
+use crate::exec::runtime::{ArrayData, Buffer, process_devices};
 use crate::ir::program::CallSite;
 use crate::kernels;
 use std::marker::PhantomData;
@@ -136,6 +136,16 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         }
         if self.mesh.is_abstract() {
             return Err(fault!(Mesh, "an abstract mesh has no devices to run on").into());
+        }
+        if let Some(devices) = process_devices() {
+            let n = devices.processes();
+            return Err(fault!(
+                Unsupported,
+                "`spmd` runs device code on threads of one process, and {} is one of {n} processes",
+                self.mesh
+            )
+            .help("write the code as a `shard_map`, which all processes run together")
+            .into());
         }
         // inside device code all axes are manual
         let mut manual = self.mesh.clone();

@@ -11,7 +11,7 @@ use super::{handle::input_placement, operand::ArrayOrLiteral};
 use crate::api::trace::{Array, PlacedType, Repr};
 use crate::core::{ArrayType, DType, Result};
 use crate::exec::engine::{self, EngineConfig, EngineKind};
-use crate::exec::runtime::ArrayData;
+use crate::exec::runtime::{ArrayData, process_devices};
 use crate::ir::program::{Builder, CallSite, Prim, Primitive, Priority, Program, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ fn engine_for(inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> EngineConfig {
         ArrayOrLiteral::Lit(_) => false,
     };
     EngineConfig::eager(match EngineKind::default() {
-        EngineKind::Xla if !inputs.iter().any(there) => EngineKind::Lockstep,
+        // if there are several processes, the mesh decides: see `engine::compile`
+        EngineKind::Xla if process_devices().is_none() && !inputs.iter().any(there) => EngineKind::Lockstep,
         kind => kind,
     })
 }

@@ -4,7 +4,7 @@ use super::{cache::Cache, device_code::reject_in_device_code};
 use crate::api::trace::{Array, PlacedType};
 use crate::core::{Axis, ErrorKind, Mesh, Result, Sharding, Spec, sharding::sub_axes};
 use crate::exec::engine::{self, EngineConfig, EngineKind, Executable, Failure};
-use crate::exec::runtime::ArrayData;
+use crate::exec::runtime::{ArrayData, process_devices};
 use crate::ir::program::{Placement, Program, dce::dce, verify, without_rules};
 use crate::partition::{self, Partitioned, TransferPrices, plan::Timeline, propagate};
 use std::sync::{Arc, LazyLock};
@@ -106,7 +106,11 @@ fn compile(
 fn compile_eager(program: &Arc<Program>, engine: EngineConfig) -> Result<CompiledProgram> {
     let compiled = |engine| compile(program, &[], engine, TransferPrices::default());
     match compiled(engine) {
-        Err(e) if engine.kind == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
+        Err(e)
+            if engine.kind == EngineKind::Xla
+                && e.kind() == ErrorKind::Unsupported
+                && process_devices().is_none() =>
+        {
             compiled(EngineConfig { kind: EngineKind::Lockstep, ..engine })
         }
         done => done,

@@ -4,8 +4,11 @@ mod device;
 mod logical;
 
 pub use crate::core::axes::{Axes, Axis, AxisType};
+use device::check_mesh_devices;
+pub(crate) use device::{
+    ClusterDevices, MAX_DEVICES, check_no_mesh, default_device, first_devices, set_cluster_devices,
+};
 pub use device::{DeviceId, devices};
-pub(crate) use device::{MAX_DEVICES, first_devices};
 pub(crate) use logical::AxisRules;
 
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
@@ -104,7 +107,12 @@ impl Mesh {
     #[track_caller]
     fn build(axes: Vec<(Axis, usize, AxisType)>, on: DeviceChoice<'_>) -> Result<Mesh> {
         let location = Location::caller();
-        Mesh::try_build(axes, on).map_err(|fault| Error::new(fault, "mesh", Vec::new(), Some(location)))
+        let made = Mesh::try_build(axes, on).and_then(|mesh| {
+            // an abstract mesh may have any size
+            let devices = mesh.0.devices.as_ref().map_or(Ok(()), |list| check_mesh_devices(list, location));
+            devices.map(|()| mesh)
+        });
+        made.map_err(|fault| Error::new(fault, "mesh", Vec::new(), Some(location)))
     }
     fn try_build(axes: Vec<(Axis, usize, AxisType)>, on: DeviceChoice<'_>) -> Result<Mesh, Fault> {
         let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
@@ -272,6 +280,29 @@ impl Mesh {
     /// Returns the devices in order; empty for an abstract mesh.
     pub fn devices(&self) -> &[DeviceId] {
         self.0.devices.as_deref().unwrap_or(&[])
+    }
+    /// Returns the devices that this process owns, in order; all of them if there is one process.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// assert_eq!(mesh.local_devices(), mesh.devices());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "local_mesh")]
+    pub fn local_devices(&self) -> Vec<DeviceId> {
+        self.devices().iter().copied().filter(|device| device.is_local()).collect()
+    }
+    /// Returns the number of processes that own devices of the mesh; 0 for an abstract mesh.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Mesh::new([("X", 2), ("Y", 4)])?.processes(), 1);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn processes(&self) -> usize {
+        // devices are numbered process by process
+        self.devices().last().map_or(0, |device| device.process() + 1)
     }
     /// Returns true if the mesh has no devices.
     pub fn is_abstract(&self) -> bool {

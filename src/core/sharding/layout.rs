@@ -41,6 +41,32 @@ pub fn blocks(sharding: &Sharding, shape: &[usize]) -> Result<Vec<Block>> {
     Ok(blocks_unchecked(sharding, shape))
 }
 
+/// Returns the index ranges of the box that these blocks fill. If they do not fill one, the error
+/// has the distinct blocks.
+pub(super) fn enclosing_box(
+    mut blocks: Vec<Vec<Range<usize>>>,
+    rank: usize,
+) -> Result<Vec<Range<usize>>, Vec<Vec<Range<usize>>>> {
+    let key = |block: &Vec<Range<usize>>| block.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>();
+    blocks.sort_by_key(key);
+    blocks.dedup();
+    // the blocks are those of a grid: they fill a box if they are all pairs of neighbouring ranges
+    let mut boxed = Vec::new();
+    let mut pairs = 1;
+    for d in 0..rank {
+        let mut ranges: Vec<&Range<usize>> = blocks.iter().map(|block| &block[d]).collect();
+        ranges.sort_by_key(|r| (r.start, r.end));
+        ranges.dedup();
+        pairs *= ranges.len();
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Err(blocks) };
+        if ranges.windows(2).any(|pair| pair[0].end != pair[1].start) {
+            return Err(blocks);
+        }
+        boxed.push(first.start..last.end);
+    }
+    if pairs == blocks.len() { Ok(boxed) } else { Err(blocks) }
+}
+
 /// Returns the block of each device, in mesh order, for a mesh of at most 2^20 devices.
 pub(crate) fn blocks_unchecked(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
     let mesh = &sharding.mesh;
@@ -67,4 +93,25 @@ pub(crate) fn blocks_unchecked(sharding: &Sharding, shape: &[usize]) -> Vec<Bloc
             Block { index, replica: *count - 1 }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_fill_a_box_or_not() {
+        let held = |blocks: &[[(usize, usize); 2]]| {
+            let ranges = |b: &[(usize, usize); 2]| b.iter().map(|(from, to)| *from..*to).collect();
+            enclosing_box(blocks.iter().map(ranges).collect(), 2)
+        };
+        assert_eq!(held(&[[(2, 4), (0, 3)], [(4, 6), (0, 3)], [(2, 4), (0, 3)]]), Ok(vec![2..6, 0..3]));
+        let grid = [[(0, 2), (0, 3)], [(0, 2), (3, 6)], [(2, 4), (3, 6)], [(2, 4), (0, 3)]];
+        assert_eq!(held(&grid), Ok(vec![0..4, 0..6]));
+        assert_eq!(held(&grid[..3]).unwrap_err().len(), 3); // an L
+        assert_eq!(held(&[grid[0], grid[2]]).unwrap_err().len(), 2); // a diagonal
+        assert!(held(&[[(0, 2), (0, 3)], [(4, 6), (0, 3)]]).is_err()); // rows between them
+        assert!(held(&[]).is_err());
+        assert_eq!(enclosing_box(vec![vec![]], 0), Ok(vec![]));
+    }
 }

@@ -13,6 +13,7 @@ use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, pluralize};
 use crate::core::dtype::{DType, Shape};
 use crate::core::mesh::{Axes, Axis, AxisRules, AxisType, Mesh};
 use std::fmt;
+use std::ops::Range;
 use std::panic::Location;
 
 /// The placement of an array: a mesh, and a spec over its explicit and auto axes.
@@ -80,7 +81,7 @@ impl Sharding {
         let location = Location::caller();
         self.try_shard_shape(shape).map_err(|f| Error::new(f, "shard_shape", Vec::new(), Some(location)))
     }
-    fn try_shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
+    pub(crate) fn try_shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
         let spec = check_rank(self.spec, shape.len())?;
         let num_shards = spec.dims().iter().map(|axes| self.num_shards(axes.iter()));
         let sizes = shape.iter().zip(num_shards).enumerate().map(|(d, (&n, ways))| match n % ways {
@@ -88,6 +89,44 @@ impl Sharding {
             _ => Err(indivisible(spec, d, n, ways)),
         });
         sizes.collect()
+    }
+    /// Returns the index ranges of the elements that the devices of this process hold, for an array
+    /// of this shape.
+    ///
+    /// This is the part that
+    /// [`Array::from_process_local_data`](crate::Array::from_process_local_data) takes. If there is
+    /// one process, it is the whole array.
+    ///
+    /// Returns an error if the blocks of this process do not form a box.
+    ///
+    /// ```
+    /// use atmesh::{Sharding, prelude::*};
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X", _], &[8, 3])?;
+    /// assert_eq!(sharding.local_index(&[8, 3])?, [0..8, 0..3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn local_index(&self, shape: &[usize]) -> Result<Vec<Range<usize>>> {
+        let location = Location::caller();
+        self.try_local_index(shape).map_err(|f| Error::new(f, "local_index", Vec::new(), Some(location)))
+    }
+    /// Implements [`Sharding::local_index`].
+    pub(crate) fn try_local_index(&self, shape: &[usize]) -> Result<Vec<Range<usize>>, Fault> {
+        let checked = Sharding::try_new(&self.mesh, self.spec, shape)?;
+        if self.mesh.is_abstract() {
+            return Err(fault!(Mesh, "{} is abstract: this process holds no blocks on it", self.mesh)
+                .help("make a mesh of devices: `Mesh::new`"));
+        }
+        let blocks = blocks_unchecked(&checked, shape).into_iter().zip(self.mesh.devices());
+        let own = blocks.filter(|(_, device)| device.is_local()).map(|(block, _)| block.index);
+        layout::enclosing_box(own.collect(), shape.len()).map_err(|blocks| {
+            let text = blocks.iter().take(4).map(|b| format!("{b:?}")).collect::<Vec<_>>().join(", ");
+            let more = if blocks.len() > 4 { ", …" } else { "" };
+            fault!(Sharding, "the blocks of this process do not form a box: {text}{more}")
+                .help("assemble it block by block: `Array::from_fn` or `Array::from_shards`")
+                .help("or shard each dimension over axes whose devices are neighbours in the mesh")
+        })
     }
     /// Returns true if both shardings place every block of an array on the same devices.
     ///

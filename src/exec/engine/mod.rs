@@ -15,7 +15,7 @@ pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
 use crate::core::{Error, Fault, Result, diagnostic::requested_stages};
-use crate::exec::{runtime::ArrayData, runtime::thread_pool::requested_workers};
+use crate::exec::runtime::{ArrayData, process_devices, thread_pool::requested_workers};
 use crate::ir::program::Program;
 use crate::kernels::cpu::requested_level;
 use crate::partition::{Collectives, SpmdProgram, plan::Timeline};
@@ -55,13 +55,58 @@ pub enum EngineKind {
 
 /// Returns the process's default engine: the one that `ATMESH_ENGINE` names, otherwise lock-step.
 /// The environment variable may be `lockstep`, `threads`, `reference`, `xla` or the name of a
-/// [registered](EngineKind::register) engine.
+/// [registered](EngineKind::register) engine. Several processes that share the devices of a plugin
+/// ([`distributed`](crate::distributed)) run programs on meshes by XLA.
 ///
 /// If the variable names no engine, nothing runs: each program's `compile()` returns an error that
 /// lists the names, as do operations outside of [`jit`](crate::jit).
 impl Default for EngineKind {
     fn default() -> EngineKind {
-        EngineKind::from_env().unwrap_or(EngineKind::Lockstep)
+        match process_devices() {
+            Some(_) => EngineKind::Xla,
+            None => EngineKind::from_env().unwrap_or(EngineKind::Lockstep),
+        }
+    }
+}
+
+/// Returns an error if `ATMESH_ENGINE` names an engine other than XLA, the only one that runs
+/// programs in several processes.
+#[cfg(feature = "xla")]
+pub(crate) fn check_default_engine(processes: usize) -> Result<()> {
+    let is_set = std::env::var_os(ENGINE_VARIABLE).is_some_and(|name| !name.is_empty());
+    match EngineKind::from_env()? {
+        EngineKind::Xla => Ok(()),
+        kind if is_set => {
+            Err(fault!(Unsupported, "there are {processes} processes, and the engine {kind} runs in one")
+                .help(format!("leave {ENGINE_VARIABLE} out, or set it to xla"))
+                .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the engine that runs a program which `kind` is asked to run.
+///
+/// If there are several processes, they run programs on meshes together, by XLA; each process runs
+/// the others alone.
+fn engine_of(kind: EngineKind, program: &Program) -> Result<EngineKind> {
+    let Some(devices) = process_devices() else { return Ok(kind) };
+    let on_devices = program.mesh.as_ref().is_some_and(|mesh| !mesh.is_abstract());
+    match kind {
+        EngineKind::Xla if on_devices => Ok(kind),
+        EngineKind::Xla => Ok(EngineKind::Lockstep),
+        _ if on_devices => {
+            let n = devices.processes();
+            let fault =
+                fault!(Unsupported, "the program runs in {n} processes, and the engine {kind} runs in one")
+                    .help("leave the engine out, or say `.engine(EngineKind::Xla)`")
+                    .help(
+                        "or compute in each process, on arrays that it holds whole: `x.process_allgather()`",
+                    );
+            let location = program.equations.first().and_then(|equation| equation.location);
+            Err(Error::new(fault, format!("the engine {kind}"), Vec::new(), location))
+        }
+        _ => Ok(kind),
     }
 }
 
@@ -278,7 +323,7 @@ pub(crate) fn compile(kind: EngineKind, job: CompileRequest<'_>) -> Result<Arc<d
         let fault = fault!(Unsupported, "the engine {kind} is not available on WebAssembly");
         return Err(fault.help("use the engine lockstep: it gives the same bits").into());
     }
-    compile_with(kind, job)
+    compile_with(engine_of(kind, job.placed)?, job)
 }
 
 thread_local! {
@@ -389,6 +434,9 @@ pub struct ExecutionReport {
     pub engine: &'static str,
     /// The number of threads that run the program.
     pub workers: usize,
+    /// The number of processes that run the program together, if there are several; otherwise 0.
+    /// The sizes of arguments and results are then those of this process.
+    pub processes: usize,
     /// True if the program runs inline on the caller's thread.
     pub inline: bool,
     /// The size of all arguments, in bytes.
@@ -432,7 +480,11 @@ impl fmt::Display for ExecutionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let on =
             if self.inline { "inline on the caller".into() } else { format!("{} workers", self.workers) };
-        writeln!(f, "engine {}, {on}", self.engine)?;
+        write!(f, "engine {}, {on}", self.engine)?;
+        if self.processes > 1 {
+            write!(f, " of {} processes, of which this one has:", self.processes)?;
+        }
+        writeln!(f)?;
         write!(f, "arguments {} B, results {} B", self.argument_bytes, self.result_bytes)?;
         if self.donated_bytes > 0 {
             write!(f, " ({} B in donated arguments)", self.donated_bytes)?;

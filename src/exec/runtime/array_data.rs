@@ -2,13 +2,14 @@
 
 use super::thread_pool::{Worker, thread_pool};
 use super::{Buffer, sync::Mutex};
-use crate::core::{DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
+use crate::core::{ArrayType, DType, Element, Fault, Scalar, ScalarElement, Shape, types::with_dtype};
+use crate::ir::program::Placement;
 use crate::kernels;
 use crate::kernels::buffer::RawByte;
+use std::any::Any;
+use std::fmt::Debug;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock, PoisonError};
-#[cfg(feature = "xla")]
-use std::{any::Any, fmt::Debug};
 
 /// The minimum size, in bytes, from which all workers copy a view together.
 const MIN_PARALLEL_BYTES: usize = if cfg!(miri) { 32 << 10 } else { 2 << 20 };
@@ -55,7 +56,8 @@ enum DeferredSource {
     /// A view: the buffer, the block size in bytes, and for each block of this value its byte
     /// offset in the buffer.
     Blocks(Arc<Buffer>, usize, Arc<[usize]>),
-    #[cfg(feature = "xla")]
+    /// A value in other memory.
+    #[cfg_attr(not(feature = "xla"), allow(dead_code, reason = "the engine xla makes them"))]
     Foreign(Arc<dyn ForeignValue>),
 }
 
@@ -73,10 +75,20 @@ impl Storage {
 }
 
 /// A value in memory that does not belong to the buffer pool, such as that of a PJRT device.
-#[cfg(feature = "xla")]
 pub(crate) trait ForeignValue: Any + Debug + Send + Sync {
     /// Copies the value into a new buffer, row-major, with all partial values.
+    ///
+    /// # Errors
+    /// The value is not [local](ForeignValue::is_local), or a device fails.
     fn fetch(&self) -> Result<Buffer, Fault>;
+    /// Returns true if the devices of this process hold all elements.
+    fn is_local(&self) -> bool;
+    /// Returns true if the value has the blocks of this type and placement on each device.
+    fn has_blocks_of(&self, ty: &ArrayType, at: &Placement) -> bool;
+    /// Copies the block of the device at this position of the mesh, which is one of this process.
+    ///
+    /// If the value is unreduced, the block is that of the sum.
+    fn block(&self, position: usize) -> Result<ArrayData, Fault>;
 }
 
 impl ArrayData {
@@ -132,16 +144,25 @@ impl ArrayData {
             Storage::deferred(DeferredSource::Foreign(Arc::new(value))),
         )
     }
-    /// Returns the foreign value, if the value is stored as a `T`.
-    #[cfg(feature = "xla")]
-    pub(crate) fn foreign_as<T: ForeignValue>(&self) -> Option<&T> {
+    /// Returns the foreign value, if the value is stored as one.
+    pub(crate) fn foreign(&self) -> Option<&dyn ForeignValue> {
         match &self.0.storage {
             Storage::Deferred(apart) => match &apart.source {
-                DeferredSource::Foreign(value) => (&**value as &dyn Any).downcast_ref(),
+                DeferredSource::Foreign(value) => Some(&**value),
                 DeferredSource::Blocks(..) => None,
             },
             Storage::Contiguous(_) => None,
         }
+    }
+    /// Returns the foreign value, if the value is stored as a `T`.
+    #[cfg(feature = "xla")]
+    pub(crate) fn foreign_as<T: ForeignValue>(&self) -> Option<&T> {
+        self.foreign().and_then(|value| (value as &dyn Any).downcast_ref())
+    }
+    /// Returns true if this process holds all elements; the others are on devices of other
+    /// processes.
+    pub(crate) fn is_local(&self) -> bool {
+        self.foreign().is_none_or(ForeignValue::is_local)
     }
     /// Returns true if this is the only handle on the value.
     #[cfg(feature = "xla")]
@@ -159,7 +180,6 @@ impl ArrayData {
                 DeferredSource::Blocks(_, block, blocks) => {
                     Some(self.nbytes()) == block.checked_mul(blocks.len())
                 }
-                #[cfg(feature = "xla")]
                 DeferredSource::Foreign(_) => true,
             },
         }
@@ -192,7 +212,6 @@ impl ArrayData {
         match &self.0.storage {
             Storage::Deferred(apart) => match &apart.source {
                 DeferredSource::Blocks(buffer, block, blocks) => Some((buffer, *block, blocks)),
-                #[cfg(feature = "xla")]
                 DeferredSource::Foreign(_) => None,
             },
             Storage::Contiguous(_) => None,
@@ -274,7 +293,6 @@ impl ArrayData {
             None => {
                 let made = match &apart.source {
                     DeferredSource::Blocks(..) => self.copy_contiguous()?,
-                    #[cfg(feature = "xla")]
                     DeferredSource::Foreign(value) => Arc::new(value.fetch()?),
                 };
                 assert!(made.len() >= self.nbytes(), "all of the value is there");
@@ -286,7 +304,6 @@ impl ArrayData {
     /// copy that has to be made: its memory is free when the result is dropped.
     ///
     /// The calling thread makes the copy alone.
-    #[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
     pub(crate) fn contiguous_once(&self) -> Result<ArrayData, Fault> {
         let made = match (self.contiguous_buffer(), &self.0.storage) {
             (Some(_), _) | (None, Storage::Contiguous(_)) => return Ok(self.clone()),
@@ -296,7 +313,6 @@ impl ArrayData {
                     self.copy_to(0, full.uninit_mut());
                     full
                 }
-                #[cfg(feature = "xla")]
                 DeferredSource::Foreign(value) => value.fetch()?,
             },
         };

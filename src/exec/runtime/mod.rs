@@ -9,6 +9,7 @@ pub(crate) mod mailbox;
 pub(crate) mod parallel_copy;
 pub(crate) mod park;
 pub(crate) mod print_queue;
+mod process_devices;
 #[cfg(all(test, shuttle))]
 #[path = "tests/shuttle.rs"]
 mod shuttle_tests;
@@ -22,6 +23,9 @@ pub use array_data::ArrayData;
 #[cfg(feature = "xla")]
 pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
+#[cfg(feature = "xla")]
+pub(crate) use process_devices::{BlockFn, register_process_devices};
+pub(crate) use process_devices::{ProcessDevices, compares_replicas, process_devices, stable_hash};
 
 /// The memory of all arrays of the process.
 ///

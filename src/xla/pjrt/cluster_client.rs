@@ -99,6 +99,22 @@ impl Client {
         group.meet("the compilation of a program", &check, (None, &[]), location)?;
         Ok(format!("program {fingerprint:016x}"))
     }
+    /// Returns an error if processes pass different bytes for `what`. All of them call it.
+    pub(crate) fn check_equal(&self, what: &str, bytes: &[u8], location: SourceLocation) -> Result<()> {
+        self.group.as_ref().map_or(Ok(()), |group| group.meet(what, bytes, (None, &[]), location).map(drop))
+    }
+    /// Returns the bytes of the process `root`. All processes call it.
+    pub(crate) fn broadcast(
+        &self,
+        what: &str,
+        (root, bytes): (usize, &[u8]),
+        location: SourceLocation,
+    ) -> Result<Vec<u8>> {
+        match &self.group {
+            Some(group) => group.meet(what, &[], (Some(root), bytes), location),
+            None => Ok(bytes.to_vec()),
+        }
+    }
     /// Begins a run, which other processes may wait for; an error if the processes cannot go on.
     pub(super) fn begin_run(
         &self,

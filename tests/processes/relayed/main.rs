@@ -4,15 +4,18 @@
 
 #![cfg(unix)]
 
+mod array_tests;
+mod arrays;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
+mod programs;
 #[path = "../supervisor.rs"]
 mod supervisor;
 
-use atmesh::Result;
 use atmesh::distributed::{Cluster, init};
 use atmesh::pjrt::{Client, DeviceBuffer, LoadedExecutable};
 use atmesh::types::DType;
+use atmesh::{Mesh, Result};
 use error_checks::Unquoted as _;
 use std::time::Duration;
 use supervisor::{Ended, Process, free_port, now_ms, start_all, variables, wait_all};
@@ -49,12 +52,23 @@ fn child() {
         "differ" => different_programs(),
         "order" => another_order(),
         "one more" => one_call_more(),
+        "layers" => arrays::layers(),
+        "own blocks" => arrays::own_blocks(),
+        "control flow" => programs::control_flow(),
+        "placements" => programs::placements(),
+        "texts" => programs::texts(),
+        "local parts" => programs::local_parts(),
+        "refusals" => programs::refusals(),
+        "different data" => programs::different_data(),
+        "one read" => arrays::one_read_more(),
         "join" => init().map(drop),
         "alone" => sums_of_one_process(),
         "gather" => gathers(),
         "slow" => one_process_is_late(),
         "early end" => one_call_less(),
         "failure" => one_run_fails(),
+        "meshes" => meshes(),
+        "mesh first" => Mesh::new([("X", 4)]).and_then(|_| init().map(drop)),
         _ => panic!("there is no role {role}"),
     };
     if let Err(error) = result {
@@ -178,6 +192,21 @@ fn one_run_fails() -> Result<()> {
     cluster.barrier("the end")
 }
 
+/// Meshes have the devices of all processes.
+fn meshes() -> Result<()> {
+    let cluster = init()?;
+    assert_eq!((cluster.devices(), cluster.local_devices()), (4, 2));
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let owners: Vec<usize> = mesh.devices().iter().map(|device| device.process()).collect();
+    assert_eq!(owners, [0, 0, 1, 1]);
+    assert!(Mesh::without_devices([("X", 64)]).is_ok());
+    for n in [1, 2, 8] {
+        let error = Mesh::new([("X", n)]).unwrap_err().to_string();
+        assert!(error.contains("but the 2 processes have 4 devices (2 each)"), "{error}");
+    }
+    Ok(())
+}
+
 /// Reads blocks of several types, each twice.
 fn gathers() -> Result<()> {
     let cluster = init()?;
@@ -274,6 +303,20 @@ fn processes_run_a_module_together() {
             assert!(ended.stdout.contains("done"), "{ended:#?}");
         }
     }
+}
+
+#[test]
+fn meshes_have_the_devices_of_all_processes() {
+    let Some(all) = start("meshes", 2, 2) else { return };
+    wait_all(all, LIMIT).iter().for_each(Ended::assert_success);
+    let Some(all) = start("mesh first", 2, 2) else { return };
+    for ended in wait_all(all, LIMIT) {
+        let error = ended.error().1;
+        assert!(error.contains("has made a mesh before it joins the others"), "{error}");
+        assert!(error.contains("the mesh is made here"), "{error}");
+    }
+    // alone, meshes have any size, also before `init`
+    Process::start("mesh first", &[]).wait(LIMIT).assert_success();
 }
 
 #[test]

@@ -371,6 +371,7 @@ impl Executable for LockstepExecutable {
         ExecutionReport {
             engine,
             workers,
+            processes: 0,
             inline,
             argument_bytes: saturating_sum(self.ins.iter().map(bytes)),
             result_bytes: saturating_sum(c.fresh_bytes.iter().copied().chain([donated])),

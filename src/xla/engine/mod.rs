@@ -6,19 +6,20 @@
 //! the collectives and the order in which sums are evaluated, so results may differ from those of
 //! the built-in engines in the last digits. (Feature `xla`.)
 
-use crate::core::{
-    ArrayType, DType, Error, ErrorKind, Fault, Result, Scalar, ScalarElement, Shape, SourceLocation, SubAxis,
-    sharding::sub_axes::num_shards, types::with_dtype,
-};
+mod device_values;
+
+pub(crate) use device_values::use_cluster_client;
+
+use crate::core::{Diagnostic, Error, ErrorKind, Result, SourceLocation};
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};
-use crate::exec::runtime::parallel_copy::{extract_block, write_block};
-use crate::exec::runtime::{ArrayData, Buffer, ForeignValue, check_available};
+use crate::exec::runtime::{ArrayData, ProcessDevices, compares_replicas, process_devices, stable_hash};
 use crate::ir::program::{Input, Placement, Program};
 use crate::xla::pjrt::{self, Client, DeviceBuffer};
 use crate::xla::stablehlo::{self, ModuleInput, Options};
+use device_values::{BoundaryLayout, DeviceResident, client, is_device_resident};
 use std::ops::Range;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Runs programs on the plugin that `ATMESH_PJRT_PLUGIN` names.
 pub(crate) struct Xla;
@@ -40,7 +41,8 @@ impl Engine for Xla {
         let given: Vec<ModuleInput> = (0..program.inputs.len())
             .map(|k| ModuleInput::Argument { donated: job.donated.get(k) == Some(&true) })
             .collect();
-        let module = stablehlo::write(program, &given, Options::default().locations(true)).map_err(at)?;
+        let module = stablehlo::write(program, &given, Options::default().locations(true));
+        let module = module.map_err(|e| at(for_processes(e)))?;
         let caller = place.unwrap_or(Location::caller());
         let inner = client(devices)
             .and_then(|client| Ok((client.compile_at(&module.text, devices, caller)?, client)))
@@ -55,12 +57,14 @@ impl Engine for Xla {
                 None,
             )));
         }
+        let own = executable.own_devices();
         let of_input = |v: &crate::ir::program::Var| {
             let info = &program.vars[v.index()];
-            BoundaryLayout::new(&info.ty, info.placement.as_ref(), devices)
+            BoundaryLayout::new(&info.ty, info.placement.as_ref(), devices, own)
         };
-        let of_output =
-            |out: &Input| BoundaryLayout::new(&program.input_type(out), placement(program, out), devices);
+        let of_output = |out: &Input| {
+            BoundaryLayout::new(&program.input_type(out), placement(program, out), devices, own)
+        };
         Ok(Arc::new(XlaExecutable {
             arguments: program.inputs.iter().map(of_input).collect(),
             results: program.outputs.iter().map(|out| Arc::new(of_output(out))).collect(),
@@ -72,6 +76,24 @@ impl Engine for Xla {
             location: place,
         }))
     }
+}
+
+/// Returns the error of a program that XLA does not run, with what to do if there are several
+/// processes: no other engine runs it then.
+fn for_processes(error: Error) -> Error {
+    if error.kind() != ErrorKind::Unsupported || process_devices().is_none() {
+        return error;
+    }
+    let explained = |d: &Diagnostic| {
+        let mut d = d.clone();
+        d.fault.help.retain(|help| !help.contains("EngineKind::"));
+        d.fault.help.push(
+            "or compute it in each process, on arrays that the process holds whole: `x.process_allgather()`"
+                .into(),
+        );
+        Error::from(d)
+    };
+    Error::combine(error.diagnostics().iter().map(explained))
 }
 
 /// Returns the source location that a plugin's error message names, if it is one of the program's.
@@ -96,144 +118,6 @@ fn placement<'a>(program: &'a Program, out: &Input) -> Option<&'a Placement> {
     }
 }
 
-/// Returns a client with at least this many devices.
-/// All programs share the clients that exist already.
-fn client(devices: usize) -> Result<Client> {
-    static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
-    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(client) = clients.iter().find(|c| c.devices() >= devices) {
-        return Ok(client.clone());
-    }
-    let client = Client::from_env(devices)?;
-    clients.push(client.clone());
-    Ok(client)
-}
-
-/// The layout of an argument or a result: its type, and the block that each device holds.
-#[derive(Debug)]
-struct BoundaryLayout {
-    ty: ArrayType,
-    blocks: Vec<Vec<Range<usize>>>,
-    /// The number of partial values outside the module. Inside the module, the value is their sum.
-    num_partials: usize,
-}
-
-impl BoundaryLayout {
-    fn new(ty: &ArrayType, at: Option<&Placement>, devices: usize) -> BoundaryLayout {
-        let dim = |d: usize, n: usize, position: usize| {
-            let sub_axes: &[SubAxis] =
-                at.and_then(|at| at.dims.get(d)).map_or(&[], |digits| digits.as_slice());
-            let rank = sub_axes.iter().fold(0, |r, a| r * a.size + a.index_of(position));
-            // uneven shardings were rejected when the module was written
-            let size = n / num_shards(sub_axes);
-            rank * size..(rank + 1) * size
-        };
-        let block = |position| ty.shape.iter().enumerate().map(|(d, n)| dim(d, *n, position)).collect();
-        BoundaryLayout {
-            blocks: (0..devices).map(block).collect(),
-            num_partials: at.map_or(1, |at| num_shards(&at.partial)),
-            ty: ty.clone(),
-        }
-    }
-    /// Returns the element type and shape of a block inside the module.
-    /// A PRNG key is a pair of 32-bit words, which is also its layout in memory.
-    fn block_type(&self, block: &[Range<usize>]) -> (DType, Shape) {
-        let sizes = block.iter().map(Range::len);
-        match self.ty.dtype {
-            DType::Key => (DType::U32, sizes.chain([2]).collect()),
-            dtype => (dtype, sizes.collect()),
-        }
-    }
-    /// Copies each device's block of an argument to that device.
-    fn copy_to_devices(&self, client: &Client, slab: &ArrayData) -> Result<Vec<DeviceBuffer>> {
-        let full = if slab.num_partials() > 1 { sum_partials(slab)? } else { slab.clone() };
-        let mut cut: Vec<(usize, ArrayData)> = Vec::new();
-        let mut made = Vec::new();
-        for (device, index) in self.blocks.iter().enumerate() {
-            let known = cut.iter().find(|(other, _)| self.blocks[*other] == *index);
-            let block = match known {
-                Some((_, block)) => block.clone(),
-                None => extract_block(&full, 0, index)?,
-            };
-            let (dtype, shape) = self.block_type(index);
-            made.push(client.put(block.bytes()?, dtype, &shape, device)?);
-            cut.push((device, block));
-        }
-        Ok(made)
-    }
-    /// Returns true if `other` has the same blocks on the same devices.
-    ///
-    /// The number of partial values does not matter, since the module has their sum.
-    fn has_blocks_of(&self, other: &BoundaryLayout) -> bool {
-        self.blocks == other.blocks && self.ty.dtype == other.ty.dtype && self.ty.shape == other.ty.shape
-    }
-    /// Returns an error if the types of the blocks on the devices differ from this layout.
-    fn check(&self, made: &[DeviceBuffer]) -> Result<()> {
-        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
-            let (dtype, shape) = self.block_type(index);
-            if (block.dtype(), block.shape()) != (dtype, &shape) {
-                let (has, wanted) = (block.dtype().array_type(block.shape()), dtype.array_type(&shape));
-                let message =
-                    format!("the plugin returned {has} on device {device}, but the program needs {wanted}");
-                return Err(Fault::new(ErrorKind::Device, message).into());
-            }
-        }
-        Ok(())
-    }
-    /// Copies the blocks from the devices and assembles them into one buffer.
-    fn copy_from_devices(&self, made: &[DeviceBuffer]) -> Result<Buffer> {
-        let (storage, shape) = (self.ty.dtype.storage(), &self.ty.shape);
-        let one = shape.num_elements() * storage.size();
-        check_available(one.saturating_mul(self.num_partials))?;
-        // if the value is unreduced, the first partial value is the sum, and the others are zero
-        let mut buffer = match self.num_partials {
-            1 => Buffer::allocate(one)?,
-            num_partials => Buffer::zeroed(one * num_partials)?,
-        };
-        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
-            if !self.blocks[..device].contains(index) {
-                write_block(&block.read()?, shape, index, storage.size(), &mut buffer);
-            }
-        }
-        Ok(buffer)
-    }
-    /// Wraps the blocks as an array whose data stay on the devices.
-    fn into_value(
-        self: &Arc<BoundaryLayout>,
-        client: &Client,
-        blocks: Vec<DeviceBuffer>,
-    ) -> Result<ArrayData> {
-        let (storage, shape) = (self.ty.dtype.storage(), self.ty.shape.clone());
-        if shape.num_elements() == 0 {
-            // XLA shards some empty arrays and leaves others unsharded
-            return Ok(ArrayData::new(storage, shape, self.num_partials, Arc::new(Buffer::allocate(0)?)));
-        }
-        self.check(&blocks)?;
-        let value = DeviceResident { layout: self.clone(), client: client.clone(), blocks };
-        Ok(ArrayData::from_foreign(storage, shape, self.num_partials, value))
-    }
-}
-
-/// A result whose blocks are on the devices.
-#[derive(Debug)]
-struct DeviceResident {
-    layout: Arc<BoundaryLayout>,
-    client: Client,
-    /// The blocks, one for each device.
-    blocks: Vec<DeviceBuffer>,
-}
-
-/// Returns true if a value's blocks are on the devices of a plugin.
-fn is_device_resident(value: &ArrayData) -> bool {
-    value.foreign_as::<DeviceResident>().is_some()
-}
-
-impl ForeignValue for DeviceResident {
-    fn fetch(&self) -> Result<Buffer, Fault> {
-        self.layout.copy_from_devices(&self.blocks).map_err(|e| e.diagnostics()[0].fault.clone())
-    }
-}
-
 /// The blocks of an argument, on the devices.
 enum ArgumentBlocks<'a> {
     /// Blocks that were copied to the devices for one call.
@@ -249,23 +133,6 @@ impl ArgumentBlocks<'_> {
             ArgumentBlocks::Resident(value) => &value.blocks,
         }
     }
-}
-
-/// Returns the sum of a value's partial values.
-fn sum_partials(slab: &ArrayData) -> Result<ArrayData, Fault> {
-    let n = slab.shape().num_elements();
-    with_dtype!(slab.dtype(), T => {
-        let all = slab.elements::<T>();
-        let sum = |k: usize| {
-            let partials = (0..slab.num_partials()).map(|part| all[part * n + k].to_scalar());
-            T::from_scalar(match slab.dtype().is_inexact() {
-                true => Scalar::from(partials.map(Scalar::to_c128).sum::<num_complex::Complex<f64>>()),
-                false => Scalar::Int(partials.fold(0, |sum: i128, x| sum.wrapping_add(x.to_i128()))),
-            })
-        };
-        let sums: Vec<T> = (0..n).map(sum).collect();
-        ArrayData::from_elements(slab.shape().clone(), &sums)
-    })
 }
 
 /// A program that XLA has compiled.
@@ -284,6 +151,16 @@ struct XlaExecutable {
 }
 
 impl XlaExecutable {
+    /// Compares the arguments on no mesh among the processes, if the user asks for it.
+    fn compare_arguments(&self, args: &[ArrayData]) -> Result<()> {
+        let Some(devices) = process_devices().filter(|_| compares_replicas()) else { return Ok(()) };
+        let location = self.location.unwrap_or(Location::caller());
+        for (layout, data) in self.arguments.iter().zip(args).filter(|(_, data)| data.foreign().is_none()) {
+            let what = format!("an argument {} on no mesh", layout.ty);
+            devices.check_equal(&what, &stable_hash(data.bytes()?), location)?;
+        }
+        Ok(())
+    }
     /// Lists XLA's collectives, followed by those of the built-in engines.
     fn describe_collectives(&self) -> String {
         let mut text = String::from("collectives of XLA:");
@@ -309,6 +186,7 @@ impl Executable for XlaExecutable {
                 .map_or(error.clone(), |location| error.with_location("the engine xla", location));
             Failure { error, inputs_intact: before }
         };
+        self.compare_arguments(args).map_err(|e| at(e, true))?;
         // a donated argument that has other handles keeps its value
         let alone: Vec<bool> = args.iter_mut().map(ArrayData::is_unique).collect();
         let (mut lists, mut kept, mut lost) = (Vec::new(), Vec::new(), false);
@@ -327,7 +205,7 @@ impl Executable for XlaExecutable {
             });
         }
         let device = |d: usize| lists.iter().map(|list| &list.buffers()[d]).collect();
-        let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.devices()).map(device).collect();
+        let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.own_devices().len()).map(device).collect();
         let caller = self.location.unwrap_or(Location::caller());
         let made = self.executable.run_without_donating(&given, &kept, caller).map_err(|e| at(e, !lost))?;
         let mut blocks: Vec<Vec<DeviceBuffer>> = self.results.iter().map(|_| Vec::new()).collect();
@@ -340,13 +218,20 @@ impl Executable for XlaExecutable {
         self.results.iter().zip(blocks).map(result).collect()
     }
     fn report(&self) -> ExecutionReport {
-        let bytes = |p: &BoundaryLayout| p.ty.nbytes() * p.num_partials;
-        let held =
-            |p: &BoundaryLayout| p.blocks[0].iter().map(Range::len).product::<usize>() * p.ty.dtype.size();
+        let block = |p: &BoundaryLayout, device: usize| {
+            p.blocks[device].iter().map(Range::len).product::<usize>() * p.ty.dtype.size()
+        };
+        let processes = process_devices().map_or(0, ProcessDevices::processes);
+        let bytes = |p: &BoundaryLayout| match processes {
+            0 => p.ty.nbytes() * p.num_partials,
+            _ => p.own.iter().map(|device| block(p, *device)).sum(),
+        };
+        let held = |p: &BoundaryLayout| p.own.first().map_or(0, |device| block(p, *device));
         let results = || self.results.iter().map(|p| &**p);
         ExecutionReport {
             engine: "xla",
             workers: self.executable.devices(),
+            processes,
             argument_bytes: self.arguments.iter().map(bytes).sum(),
             result_bytes: results().map(bytes).sum(),
             device_bytes: self.arguments.iter().chain(results()).map(held).sum(),
@@ -362,6 +247,7 @@ mod tests {
     use super::*;
     use crate::api::array::Array;
     use crate::api::transform::jit;
+    use crate::core::Fault;
 
     #[test]
     fn the_line_that_a_plugin_names_is_the_errors() -> Result<()> {
@@ -375,7 +261,7 @@ mod tests {
         let (first, last) = (places[0], places[places.len() - 1]);
         assert_ne!(first.line(), last.line());
         let said = |words: String| {
-            let error = Error::from(Fault::new(crate::core::diagnostic::ErrorKind::Unsupported, words));
+            let error = Error::from(Fault::new(ErrorKind::Unsupported, words));
             location_in_error(&error, program).map(|location| location.line())
         };
         let (file, line) = (last.file(), last.line());
