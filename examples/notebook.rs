@@ -178,7 +178,9 @@ fn training() -> Result<()> {
             (logits.logistic() - y).square().mean(..)
         });
         (loss, tree::map2(p, &grads, |p, g| p - LEARNING_RATE * g))
-    });
+    })
+    .in_specs((p![], data, data));
+    println!("{}", train_step.lower((&params, &x, &y))?.collectives());
 
     for step in 0..100 {
         let (loss, next) = train_step.call((&params, &x, &y))?;
@@ -187,6 +189,9 @@ fn training() -> Result<()> {
             println!("step {step}: loss {:.6}", loss.item::<f32>()?);
         }
     }
+    let guesses = (x.dot(&params["w"]) + &params["b"]).gt(0).astype(F32);
+    let right = guesses.eq(&y).astype(F32).mean(..).item::<f32>()?;
+    println!("{:.1} % of the labels are right", 100.0 * right);
     Ok(())
 }
 // ANCHOR_END: training

@@ -47,7 +47,7 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 94] = [
+const TASKS: [(&str, &str); 103] = [
     ("products by hand", "schedules"),
     ("how long do they wait", "schedules"),
     ("choosing a mode", "choosing"),
@@ -61,19 +61,19 @@ const TASKS: [(&str, &str); 94] = [
     ("cargo features", "install"),
     ("train a network", "network"),
     ("loss and gradient", "network"),
-    ("data parallel", "strategy"),
-    ("FSDP", "strategy"),
+    ("data parallel", "train_data"),
+    ("FSDP", "train_fsdp"),
     ("ZeRO", "optimizers"),
-    ("tensor parallel", "strategy"),
-    ("sequence parallelism", "cookbook"),
+    ("tensor parallel", "train_tensor"),
+    ("sequence parallel", "train_sequence"),
     ("8-way batch", "network_layouts"),
     ("4-way batch and 2-way model", "network_layouts"),
-    ("accumulate gradients", "cookbook"),
+    ("gradient accumulation", "train_accumulation"),
     ("learning rates", "optimizers"),
-    ("schedules", "optimizers"),
+    ("schedules", "train_optimizer"),
     ("optimizers", "optimizers"),
     ("clip gradients", "cookbook"),
-    ("mixed precision", "cookbook"),
+    ("mixed precision", "train_precision"),
     ("batch norm", "cookbook"),
     ("dropout", "cookbook"),
     ("embeddings", "indexing"),
@@ -141,6 +141,15 @@ const TASKS: [(&str, &str); 94] = [
     ("performance", "performance"),
     ("slow", "performance"),
     ("train a transformer", "training"),
+    ("model on one device", "train_model"),
+    ("training loss", "train_model"),
+    ("4 × 2", "train_both"),
+    ("pipeline", "train_pipeline"),
+    ("microbatches", "train_pipeline"),
+    ("experts", "train_experts"),
+    ("checkpoints", "train_checkpoints"),
+    ("layouts", "train_layouts"),
+    ("few rows", "train_layouts"),
     ("public model", "llama"),
 ];
 

@@ -219,6 +219,27 @@ fn chapters_print_what_the_book_shows() {
         chapter("book", name);
     }
 }
+/// Each page of the part on training is a program of the example `project`.
+#[test]
+fn pages_on_training_print_what_the_book_shows() {
+    for name in PROJECT {
+        chapter("project", name);
+    }
+}
+const PROJECT: [&str; 12] = [
+    "one",
+    "optimizer",
+    "data",
+    "accumulation",
+    "fsdp",
+    "tensor",
+    "both",
+    "sequence",
+    "pipeline",
+    "experts",
+    "precision",
+    "layouts",
+];
 /// Every lesson file is a program that runs, and prints what its page shows.
 #[test]
 fn lessons_print_what_the_book_shows() {
@@ -245,6 +266,7 @@ fn pictures_of_the_book_are_drawn_again() {
     let _ = std::fs::remove_dir_all(&fresh);
     let _ = run("book", &["--pictures", fresh.to_str().expect("the path is text")]);
     let _ = run("learn", &["--pictures", fresh.to_str().expect("the path is text")]);
+    let _ = run("project", &["--pictures", fresh.to_str().expect("the path is text")]);
     let read = |folder: &Path| -> BTreeMap<String, String> {
         let files = std::fs::read_dir(folder).into_iter().flatten();
         files
@@ -409,6 +431,7 @@ fn texts_use_the_words_of_the_field() {
 #[cfg(feature = "safetensors")]
 fn programs_with_files_print_what_the_book_shows() {
     compare("llama", &[]);
+    chapter("project", "resume");
     let golden = at("tests/golden/char_gpt.txt");
     check("char_gpt", &run("char_gpt", &["10"]), &golden, true, |l| !l.contains("ANCHOR"));
 }

@@ -147,7 +147,7 @@ fn split_joint(
     for e in joint.equations.iter().rev().filter(|e| !is_linear(e)) {
         let again_here = |e: &Equation, needs: &[bool]| {
             let varies = |v: &Var| residuals_vary_over.is_subset_of(&joint.ty(*v).varying);
-            is_cheap_to_recompute(e, primals, needs)
+            is_cheap_to_recompute(e, primals, needs, &joint)
                 || !is_saved(e, keep, &gathered)
                 || !e.outputs.iter().all(varies)
         };
@@ -249,17 +249,32 @@ fn is_gather(e: &Equation, program: &Program) -> bool {
 
 /// Returns true if an equation is cheaper to recompute than to save.
 ///
-/// This holds for equations that do not depend on variables, and if the primitive's remat rule says
-/// so.
-fn is_cheap_to_recompute(e: &Equation, inputs: &[Var], needs: &[bool]) -> bool {
+/// This holds for equations that do not depend on variables, for reshards that change only the
+/// reduced axes of a saved value, and if the primitive's remat rule says so.
+fn is_cheap_to_recompute(e: &Equation, inputs: &[Var], needs: &[bool], program: &Program) -> bool {
     let Op::Prim(prim) = &e.op else { return false };
     if e.inputs.iter().filter_map(as_var).next().is_none() {
         return true;
     }
     let at_hand = |v: Var| inputs.contains(&v) || needs[v.index()];
+    if changes_reduced_axes_only(e, program) {
+        return e.inputs.iter().filter_map(as_var).all(at_hand);
+    }
     match prim.remat() {
         Remat::Never => false,
         Remat::IfOperandsSaved => e.inputs.iter().filter_map(as_var).all(at_hand),
         Remat::Always => true,
     }
+}
+
+/// Returns true if the equation is a reshard whose operand has the blocks of the result, so that
+/// nothing is moved or added.
+fn changes_reduced_axes_only(e: &Equation, program: &Program) -> bool {
+    let (Op::Prim(prim), [Input::Var(from)], [to]) = (&e.op, &e.inputs[..], &e.outputs[..]) else {
+        return false;
+    };
+    let (from, to) = (program.ty(*from).spec, program.ty(*to).spec);
+    prim.downcast_ref::<Reshard>().is_some()
+        && from.dims() == to.dims()
+        && from.unreduced_axes() == to.unreduced_axes()
 }
