@@ -47,7 +47,11 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 94] = [
+const TASKS: [(&str, &str); 98] = [
+    ("linear algebra", "linalg"),
+    ("factor once", "linalg"),
+    ("struct of arrays", "trees"),
+    ("gradients are trees", "trees"),
     ("products by hand", "schedules"),
     ("how long do they wait", "schedules"),
     ("choosing a mode", "choosing"),
