@@ -47,7 +47,9 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 100] = [
+const TASKS: [(&str, &str); 102] = [
+    ("a row that should not be there", "explain"),
+    ("the cause", "explain"),
     ("recomputation", "recompute"),
     ("checkpoint for each layer", "recompute"),
     ("linear algebra", "linalg"),
