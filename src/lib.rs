@@ -452,6 +452,16 @@ mod layers_page {}
 #[doc = include_str!("../book/src/lines.md")]
 mod lines_page {}
 
+/// Tests the programs on the book's page on linear algebra.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/linalg.md")]
+mod linalg_page {}
+
+/// Tests the programs on the book's page on structs of arrays.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/trees.md")]
+mod trees_page {}
+
 /// Tests the programs on the book's page on logical axes and layouts.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/layouts.md")]

@@ -47,7 +47,15 @@ const WORDS: [&str; 36] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 103] = [
+const TASKS: [(&str, &str); 111] = [
+    ("a row that should not be there", "explain"),
+    ("the cause", "explain"),
+    ("recomputation", "recompute"),
+    ("checkpoint for each layer", "recompute"),
+    ("linear algebra", "linalg"),
+    ("factor once", "linalg"),
+    ("struct of arrays", "trees"),
+    ("gradients are trees", "trees"),
     ("products by hand", "schedules"),
     ("how long do they wait", "schedules"),
     ("choosing a mode", "choosing"),
