@@ -21,8 +21,8 @@ const COLORS: [[u8; 3]; 6] =
 
 /// A chart of lines, such as the losses of a training run by step.
 ///
-/// [`LineChart::to_svg`] draws it, and in a notebook it shows itself. `{}` prints its title, and the
-/// last point of each line.
+/// [`LineChart::to_svg`] draws it, and in a notebook it shows itself. `{}` prints its title, and
+/// the last point of each line.
 ///
 /// ```
 /// use atmesh::display::LineChart;

@@ -50,8 +50,8 @@ impl Collectives {
         };
         format!("{table}{}\n", self.summary_line())
     }
-    /// Returns the cells of the table, after a row of heads, and for each column whether it is one of
-    /// numbers.
+    /// Returns the cells of the table, after a row of heads, and for each column whether it is one
+    /// of numbers.
     pub(crate) fn cells(&self) -> (Vec<Vec<String>>, Vec<bool>) {
         table_cells(&self.columns(), &self.list)
     }
