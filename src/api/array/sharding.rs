@@ -182,7 +182,7 @@ impl Array {
         let is_auto = |axis| mesh.axis_type(axis) == Some(AxisType::Auto);
         let is_mixed = mesh.axis_names().iter().any(|axis| is_auto(*axis))
             && mesh.axis_types().contains(&AxisType::Explicit);
-        let moved = build(&[self.clone()], call, |b, values| {
+        let moved = build(std::slice::from_ref(self), call, |b, values| {
             let moved = b.apply_for(&prims::reshard(mesh, *spec), values, call)?;
             // otherwise the reshard leaves the auto axes open
             if !is_mixed || spec.all_axes().any(is_auto) {
