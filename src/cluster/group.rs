@@ -166,7 +166,11 @@ impl ProcessGroup {
             payload,
         };
         let met = self.connection.meet(meeting, text);
-        met.map_err(|fault| Error::new(user_fault(&fault), what, Vec::new(), Some(location)))
+        met.map_err(|fault| {
+            // the message may begin with what differs
+            let op = if fault.message.starts_with(what) { "distributed" } else { what };
+            Error::new(user_fault(&fault), op, Vec::new(), Some(location))
+        })
     }
     /// Leaves in order, or because of a failure, of which the others receive the reason.
     /// Process 0 waits for the others.

@@ -14,6 +14,10 @@ use std::time::Duration;
 /// The maximum size of all keys and values, in bytes.
 const MAX_STORED_BYTES: usize = 1 << 30;
 
+/// The help of an error about values that must be equal.
+const EQUAL_VALUES_HELP: &str =
+    "compute equal values in all processes, or send those of process 0: `cluster.broadcast(&bytes)`";
+
 /// Messages to processes, each with its rank.
 pub(super) type Outgoing = Vec<(usize, Reply)>;
 
@@ -221,6 +225,7 @@ impl Store {
             Some((process, DisputeSide::new(info, location)))
         };
         let [Some((a, one)), Some((b, other))] = sides.map(side) else { return };
+        let ((a, one), (b, other)) = if a < b { ((a, one), (b, other)) } else { ((b, other), (a, one)) };
         self.dispute = Some(Dispute::new(kind, [one, other], now));
         out.extend([a, b].map(|process| (process, Reply::Ask {})));
     }
@@ -406,18 +411,25 @@ fn mismatch(
     (a, _, one): &(usize, u64, Meeting),
     (b, _, other): &(usize, u64, Meeting),
 ) -> ClusterFault {
+    let ((a, one), (b, other)) = if a < b { ((a, one), (b, other)) } else { ((b, other), (a, one)) };
     let (a, b) = (name_of(members, *a), name_of(members, *b));
-    let message = match one.what == other.what {
-        false => format!(
-            "processes made different calls: {a} is in {}, {}, but {b} is in {}, {}",
-            one.what, one.location, other.what, other.location
+    let (message, help) = match one.what == other.what {
+        false => (
+            format!(
+                "processes made different calls: {a} is in {}, {}, but {b} is in {}, {}",
+                one.what, one.location, other.what, other.location
+            ),
+            SAME_CALLS_HELP,
         ),
-        true => format!(
-            "{} differs between processes: {a} is at {}, {b} is at {}",
-            one.what, one.location, other.location
+        true => (
+            format!(
+                "{} differs between processes: {a} is at {}, {b} is at {}",
+                one.what, one.location, other.location
+            ),
+            EQUAL_VALUES_HELP,
         ),
     };
-    ClusterFault { kind: FaultKind::Mismatch, message, help: SAME_CALLS_HELP.into(), process: None }
+    ClusterFault { kind: FaultKind::Mismatch, message, help: help.into(), process: None }
 }
 
 /// Returns the message about the first property that two processes do not share.

@@ -93,8 +93,8 @@ fn different_calls_fail_in_all_processes_with_both_locations() {
     let out = send(&mut store, 0, Request::Meet { id: 1, meeting: meeting(1, "to_vec", "a.rs:2") });
     assert_eq!(
         failure(&out, &[0, 1, 2]),
-        "processes made different calls: process 2 (h, pid 102) is in barrier `a`, a.rs:1, but process 0 (h, pid 100) \
-         is in to_vec, a.rs:2"
+        "processes made different calls: process 0 (h, pid 100) is in to_vec, a.rs:2, but process 2 (h, pid 102) \
+         is in barrier `a`, a.rs:1"
     );
     // the first reason stays
     let mut out = Outgoing::new();
@@ -110,13 +110,13 @@ fn different_programs_are_explained_by_both_processes() {
     let text = |text: &str| Request::Evidence { text: text.into(), calls: WireList(vec![]) };
     let mut store = joined(3);
     send(&mut store, 2, request(1));
-    assert_eq!(send(&mut store, 0, request(2)), [(2, Reply::Ask {}), (0, Reply::Ask {})]);
+    assert_eq!(send(&mut store, 0, request(2)), [(0, Reply::Ask {}), (2, Reply::Ask {})]);
     // a third process does not open another dispute, and completes no meeting
     assert_eq!(send(&mut store, 1, request(1)), []);
     assert_eq!(send(&mut store, 0, text("add")), []);
     let out = send(&mut store, 2, text("multiply"));
     assert!(
-        failure(&out, &[0, 1, 2]).ends_with("line 1:\nprocess 2, a.rs:1: multiply\nprocess 0, a.rs:1: add")
+        failure(&out, &[0, 1, 2]).ends_with("line 1:\nprocess 0, a.rs:1: add\nprocess 2, a.rs:1: multiply")
     );
     // one that does not answer, and one that dies
     let mut store = joined(2);
