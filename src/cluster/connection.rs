@@ -7,7 +7,7 @@ use super::roll_call::{HEARTBEAT_PERIOD, SILENCE_LIMIT, show_seconds, silence_re
 use super::server::{DeadlineReader, REPORT_PERIOD, other_service, report, spawn};
 use super::wire::{
     ClusterFault, FaultKind, Hello, MAGIC, MAX_FRAME_BYTES, MAX_HELLO_BYTES, Meeting, PROTOCOL, Position,
-    ProcessInfo, Reply, Request, read_body,
+    ProcessInfo, Reply, Request, WireList, read_body,
 };
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -39,6 +39,15 @@ pub(super) struct StoreConnection {
     members: Vec<ProcessInfo>,
 }
 
+/// The outcome of a meeting.
+#[derive(Debug, Default)]
+pub(super) struct MeetingResult {
+    /// The bytes of the root.
+    pub(super) payload: Vec<u8>,
+    /// The failure of a process, which the message names.
+    pub(super) failure: Option<String>,
+}
+
 /// The part of a connection that its threads share.
 struct StoreLink {
     state: Mutex<LinkState>,
@@ -59,6 +68,8 @@ struct LinkState {
     answers: HashMap<u64, Option<Reply>>,
     fault: Option<ClusterFault>,
     hooks: Vec<FaultHook>,
+    /// The text that explains the current meeting.
+    text: Option<Arc<str>>,
     /// True once the store has answered the goodbye, or its connection has closed.
     is_over: bool,
     /// The time of the last message, and the position of process 0 then.
@@ -97,6 +108,7 @@ impl StoreConnection {
                 answers: HashMap::new(),
                 fault: None,
                 hooks: Vec::new(),
+                text: None,
                 is_over: false,
                 heard: Instant::now(),
                 server_position: Position::default(),
@@ -181,14 +193,23 @@ impl StoreConnection {
         self.link.outbox.push(Request::Fail { message: message.into() }.frame());
     }
     /// Arrives at a meeting, and waits for all processes. Returns the bytes of the root.
-    pub(super) fn meet(&self, meeting: Meeting) -> Result<Vec<u8>, ClusterFault> {
+    ///
+    /// `text` explains a difference of `meeting.check`.
+    pub(super) fn meet(
+        &self,
+        meeting: Meeting,
+        text: Option<Arc<str>>,
+    ) -> Result<MeetingResult, ClusterFault> {
         if meeting.payload.len() + meeting.check.len() > MAX_FRAME_BYTES - MAX_OVERHEAD_BYTES {
             return Err(oversized(&format!("a message of {} bytes", meeting.payload.len())));
         }
-        match self.link.ask(None, |id| Request::Meet { id, meeting })? {
-            Some(Reply::Met { payload, .. }) => Ok(payload),
-            _ => Ok(Vec::new()),
-        }
+        self.link.lock().text = text;
+        let reply = self.link.ask(None, |id| Request::Meet { id, meeting });
+        self.link.lock().text = None;
+        Ok(match reply? {
+            Some(Reply::Met { payload, failure, .. }) => MeetingResult { payload, failure },
+            _ => MeetingResult::default(),
+        })
     }
     /// Ends the connection. The other processes do not wait for this one, or receive its failure.
     pub(super) fn goodbye(&self, failure: Option<String>) {
@@ -306,6 +327,12 @@ impl StoreLink {
                     state.is_over = true;
                     self.changed.notify_all();
                     return;
+                }
+                Reply::Ask {} => {
+                    let text = state.text.as_deref().map(str::as_bytes).unwrap_or_default();
+                    let text = text[..text.len().min(MAX_FRAME_BYTES / 2)].to_vec();
+                    let calls = WireList(self.progress.last_calls());
+                    self.outbox.push(Request::Evidence { text, calls }.frame());
                 }
                 Reply::Greeting { .. } | Reply::Welcome { .. } => {}
             }

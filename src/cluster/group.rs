@@ -1,6 +1,6 @@
 //! The processes of a program, as the other folders of this crate use them.
 
-use super::connection::StoreConnection;
+use super::connection::{MeetingResult, StoreConnection};
 use super::join::{Joined, join};
 use super::options::{JoinPlan, Options, resolve};
 use super::progress::{CallGuard, Progress, show_location};
@@ -22,6 +22,17 @@ pub(crate) struct ProcessGroup {
     progress: Arc<Progress>,
     /// The number of calls in which all processes have taken part. It is locked during a call.
     num_meetings: Mutex<u64>,
+}
+
+/// The terms of a call, on which all processes must agree.
+#[derive(Debug, Default)]
+pub(crate) struct CallTerms {
+    /// Bytes that must be equal.
+    pub(crate) check: Vec<u8>,
+    /// The text that explains a difference of `check`: the first line that differs is reported.
+    pub(crate) text: Option<Arc<str>>,
+    /// The reason why this process cannot go on with the call.
+    pub(crate) failure: Option<String>,
 }
 
 /// The rank of this process, and its group if there is more than one process.
@@ -106,8 +117,8 @@ impl ProcessGroup {
     pub(crate) fn devices(&self) -> Vec<usize> {
         self.connection.members().iter().map(|info| info.devices).collect()
     }
-    /// Takes part in a call of all processes, which pass equal bytes as `check`.
-    /// Returns the bytes of the process `root`.
+    /// Takes part in a call of all processes, which pass equal bytes as `check`. Returns the bytes
+    /// of the process `root`.
     pub(crate) fn meet(
         &self,
         what: &str,
@@ -115,20 +126,51 @@ impl ProcessGroup {
         (root, payload): (Option<usize>, &[u8]),
         location: SourceLocation,
     ) -> Result<Vec<u8>> {
+        let call = self.begin_call(what.to_string(), location);
+        let own = if root == Some(self.plan.process) { payload.to_vec() } else { Vec::new() };
+        let terms = CallTerms { check: check.to_vec(), ..CallTerms::default() };
+        let met = self.arrive(what, (root, own), terms, location);
+        drop(call);
+        met.map(|met| met.payload)
+    }
+    /// Waits for all processes in a call that this process has begun, and compares the terms.
+    /// Returns the failure of a process as a message that names it.
+    #[cfg(feature = "xla")]
+    pub(crate) fn agree(
+        &self,
+        what: &str,
+        terms: CallTerms,
+        location: SourceLocation,
+    ) -> Result<Option<String>> {
+        self.arrive(what, (None, Vec::new()), terms, location).map(|met| met.failure)
+    }
+    fn arrive(
+        &self,
+        what: &str,
+        (root, payload): (Option<usize>, Vec<u8>),
+        terms: CallTerms,
+        location: SourceLocation,
+    ) -> Result<MeetingResult> {
+        let CallTerms { check, text, failure } = terms;
         let mut num_meetings = self.num_meetings.lock().unwrap_or_else(PoisonError::into_inner);
         *num_meetings += 1;
         let meeting = Meeting {
             number: *num_meetings,
             what: what.to_string(),
             location: show_location(location),
-            check: check.to_vec(),
+            mark: self.progress.mark(),
+            check,
+            has_text: text.is_some(),
+            failure,
             root,
-            payload: if root == Some(self.plan.process) { payload.to_vec() } else { Vec::new() },
+            payload,
         };
-        let call = self.begin_call(what.to_string(), location);
-        let met = self.connection.meet(meeting);
-        drop(call);
-        met.map_err(|fault| Error::new(user_fault(&fault), what, Vec::new(), Some(location)))
+        let met = self.connection.meet(meeting, text);
+        met.map_err(|fault| {
+            // the message may begin with what differs
+            let op = if fault.message.starts_with(what) { "distributed" } else { what };
+            Error::new(user_fault(&fault), op, Vec::new(), Some(location))
+        })
     }
     /// Leaves in order, or because of a failure, of which the others receive the reason.
     /// Process 0 waits for the others.

@@ -253,7 +253,7 @@ mod tests {
         (0..n).map(member).collect()
     }
     fn in_call(calls: u64, is_inside: bool) -> Position {
-        Position { calls, is_inside, since_ms: 0, what: "psum".into(), location: "a.rs:7".into() }
+        Position { calls, is_inside, what: "psum".into(), location: "a.rs:7".into(), ..Position::default() }
     }
     /// The reports and the fault, each with its time in milliseconds.
     type Timed = (Vec<(u64, String)>, Option<(u64, ClusterFault)>);

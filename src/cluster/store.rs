@@ -3,6 +3,7 @@
 //! It has no sockets, threads or clock. The server passes it messages and times, and sends what it
 //! answers.
 
+use super::dispute::{CallMarks, Dispute, DisputeKind, DisputeSide};
 use super::roll_call::{Findings, MemberState, Presence, RollCall, SAME_CALLS_HELP, list_names, missed};
 use super::wire::{
     ClusterFault, FaultKind, Hello, Meeting, Position, ProcessInfo, Reply, Request, SharedProperty, WireList,
@@ -12,6 +13,10 @@ use std::time::Duration;
 
 /// The maximum size of all keys and values, in bytes.
 const MAX_STORED_BYTES: usize = 1 << 30;
+
+/// The help of an error about values that must be equal.
+const EQUAL_VALUES_HELP: &str =
+    "compute equal values in all processes, or send those of process 0: `cluster.broadcast(&bytes)`";
 
 /// Messages to processes, each with its rank.
 pub(super) type Outgoing = Vec<(usize, Reply)>;
@@ -33,6 +38,9 @@ pub(super) struct Store {
     meetings: BTreeMap<u64, Vec<(usize, u64, Meeting)>>,
     /// The first reason why the cluster cannot go on.
     fault: Option<ClusterFault>,
+    /// A difference of which two processes are asked; it becomes the fault.
+    dispute: Option<Dispute>,
+    marks: CallMarks,
     roll_call: RollCall,
 }
 
@@ -59,6 +67,8 @@ impl Store {
             questions: HashMap::new(),
             meetings: BTreeMap::new(),
             fault: None,
+            dispute: None,
+            marks: CallMarks::default(),
             roll_call: RollCall::default(),
         }
     }
@@ -156,7 +166,10 @@ impl Store {
         member.heard = now;
         match request {
             Request::Hello { .. } => self.lose(process, "it sent a message that is not expected", out),
-            Request::Beat { position } => member.position = position,
+            Request::Beat { position } => {
+                member.position = position;
+                self.compare_marks(process, now, out);
+            }
             Request::Set { id, key, value } => self.set(process, id, key, value, out),
             Request::Get { id, key, wait } => match self.values.get(&key) {
                 Some(value) => out.push((process, Reply::Value { id, value: Some(value.clone()) })),
@@ -167,7 +180,7 @@ impl Store {
                 list.retain(|question| *question != (process, id));
                 !list.is_empty()
             }),
-            Request::Meet { id, meeting } => self.meet(process, id, meeting, out),
+            Request::Meet { id, meeting } => self.meet(process, id, meeting, now, out),
             Request::Goodbye { failure } => self.end(process, failure, out),
             Request::Fail { message } => {
                 let fault = ClusterFault {
@@ -178,6 +191,47 @@ impl Store {
                 };
                 self.fail(fault, out);
             }
+            Request::Evidence { text, calls } => {
+                if self.dispute.as_mut().is_some_and(|dispute| dispute.answer(process, text, calls.0)) {
+                    self.decide_dispute(out);
+                }
+            }
+        }
+    }
+
+    /// Compares the calls of a process with those of the others.
+    fn compare_marks(&mut self, process: usize, now: Duration, out: &mut Outgoing) {
+        let Some(Some(member)) = self.members.get(process) else { return };
+        if let Some((number, other)) = self.marks.compare(process, &member.position.marks.0) {
+            let position = |k: usize| self.members[k].as_ref().map(|m| m.position.to_string());
+            let side = |k: usize| (k, position(k).unwrap_or_default());
+            self.open_dispute(DisputeKind::Calls(number), [side(other), side(process)], now, out);
+        }
+    }
+
+    /// Asks two processes, each with its call, why they differ.
+    fn open_dispute(
+        &mut self,
+        kind: DisputeKind,
+        sides: [(usize, String); 2],
+        now: Duration,
+        out: &mut Outgoing,
+    ) {
+        if self.fault.is_some() || self.dispute.is_some() {
+            return;
+        }
+        let side = |(process, location): (usize, String)| {
+            let info = self.members.get(process)?.as_ref()?.info.clone();
+            Some((process, DisputeSide::new(info, location)))
+        };
+        let [Some((a, one)), Some((b, other))] = sides.map(side) else { return };
+        let ((a, one), (b, other)) = if a < b { ((a, one), (b, other)) } else { ((b, other), (a, one)) };
+        self.dispute = Some(Dispute::new(kind, [one, other], now));
+        out.extend([a, b].map(|process| (process, Reply::Ask {})));
+    }
+    fn decide_dispute(&mut self, out: &mut Outgoing) {
+        if let Some(dispute) = self.dispute.take() {
+            self.fail(dispute.fault(), out);
         }
     }
 
@@ -198,8 +252,9 @@ impl Store {
     }
 
     /// Lets a process arrive at a meeting, and answers all of them if it is the last one.
-    fn meet(&mut self, process: usize, id: u64, meeting: Meeting, out: &mut Outgoing) {
-        if self.fault.is_some() {
+    fn meet(&mut self, process: usize, id: u64, meeting: Meeting, now: Duration, out: &mut Outgoing) {
+        // after a dispute no meeting is complete
+        if self.fault.is_some() || self.dispute.is_some() {
             return;
         }
         let arrivals = self.meetings.entry(meeting.number).or_default();
@@ -208,10 +263,19 @@ impl Store {
         }
         arrivals.push((process, id, meeting));
         let (first, last) = (&arrivals[0], &arrivals[arrivals.len() - 1]);
-        let same = |m: &Meeting| (m.what.clone(), m.check.clone(), m.root);
-        if same(&first.2) != same(&last.2) {
+        let (one, other) = (&first.2, &last.2);
+        if one.what == other.what && one.check != other.check && one.has_text && other.has_text {
+            let sides = [(first.0, one.location.clone()), (last.0, other.location.clone())];
+            return self.open_dispute(DisputeKind::Programs, sides, now, out);
+        }
+        if (&one.what, &one.check, one.root) != (&other.what, &other.check, other.root) {
             let fault = mismatch(&self.members, first, last);
             return self.fail(fault, out);
+        }
+        if one.mark != other.mark {
+            let call = |m: &Meeting| format!("is in {}, {}", m.what, m.location);
+            let (number, sides) = (other.mark.number, [(first.0, call(one)), (last.0, call(other))]);
+            return self.open_dispute(DisputeKind::Calls(number), sides, now, out);
         }
         if let Some(ended) = self.members.iter().flatten().find(|m| m.presence == Presence::Ended) {
             let fault = missed(&ended.info, &last.2.what, &last.2.location);
@@ -225,8 +289,11 @@ impl Store {
         let root = arrivals[0].2.root;
         let sent = arrivals.iter_mut().find(|(rank, ..)| Some(*rank) == root);
         let payload = sent.map(|(_, _, meeting)| std::mem::take(&mut meeting.payload)).unwrap_or_default();
+        // the failure of the first process in order of ranks, so that all runs have the same one
+        let failed = arrivals.iter().filter_map(|(rank, _, m)| Some((*rank, m.failure.as_ref()?))).min();
+        let failure = failed.map(|(rank, why)| format!("{}: {why}", name_of(&self.members, rank)));
         for (rank, id, _) in arrivals {
-            out.push((rank, Reply::Met { id, payload: payload.clone() }));
+            out.push((rank, Reply::Met { id, payload: payload.clone(), failure: failure.clone() }));
         }
     }
 
@@ -277,6 +344,7 @@ impl Store {
         let present = self.members.iter().flatten().filter(|m| m.presence == Presence::Present);
         out.extend(present.map(|m| (m.info.process, Reply::Failed { fault: fault.clone() })));
         self.fault = Some(fault);
+        self.dispute = None;
         self.questions.clear();
         self.meetings.clear();
     }
@@ -310,6 +378,10 @@ impl Store {
             self.roll_call.skip_check(now);
             return Vec::new();
         }
+        if self.dispute.as_ref().is_some_and(|dispute| dispute.is_over(now)) {
+            self.decide_dispute(out);
+            return Vec::new();
+        }
         let mut members: Vec<MemberState> = self.members.drain(..).flatten().collect();
         let Findings { reports, fault } = self.roll_call.check(&mut members, now, patience);
         self.members = members.into_iter().map(Some).collect();
@@ -339,18 +411,25 @@ fn mismatch(
     (a, _, one): &(usize, u64, Meeting),
     (b, _, other): &(usize, u64, Meeting),
 ) -> ClusterFault {
+    let ((a, one), (b, other)) = if a < b { ((a, one), (b, other)) } else { ((b, other), (a, one)) };
     let (a, b) = (name_of(members, *a), name_of(members, *b));
-    let message = match one.what == other.what {
-        false => format!(
-            "processes made different calls: {a} is in {}, {}, but {b} is in {}, {}",
-            one.what, one.location, other.what, other.location
+    let (message, help) = match one.what == other.what {
+        false => (
+            format!(
+                "processes made different calls: {a} is in {}, {}, but {b} is in {}, {}",
+                one.what, one.location, other.what, other.location
+            ),
+            SAME_CALLS_HELP,
         ),
-        true => format!(
-            "{} differs between processes: {a} is at {}, {b} is at {}",
-            one.what, one.location, other.location
+        true => (
+            format!(
+                "{} differs between processes: {a} is at {}, {b} is at {}",
+                one.what, one.location, other.location
+            ),
+            EQUAL_VALUES_HELP,
         ),
     };
-    ClusterFault { kind: FaultKind::Mismatch, message, help: SAME_CALLS_HELP.into(), process: None }
+    ClusterFault { kind: FaultKind::Mismatch, message, help: help.into(), process: None }
 }
 
 /// Returns the message about the first property that two processes do not share.

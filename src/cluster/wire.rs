@@ -192,6 +192,21 @@ records! {
         properties: WireList<SharedProperty>,
     }
 
+    /// A call in the list of a process.
+    pub(super) struct CallRecord {
+        /// Its index among the calls of the process; the first is 1.
+        number: u64,
+        what: String,
+        location: String,
+    }
+
+    /// The hash of all calls of a process up to one of them.
+    #[derive(Default)]
+    pub(super) struct CallMark {
+        number: u64,
+        hash: u64,
+    }
+
     /// A process's progress, as its heartbeat reports it.
     #[derive(Default)]
     pub(super) struct Position {
@@ -205,6 +220,8 @@ records! {
         what: String,
         /// The source location of that call.
         location: String,
+        /// The hashes of its calls, at some of them.
+        marks: WireList<CallMark>,
     }
 
     /// A call in which all processes take part.
@@ -215,8 +232,14 @@ records! {
         what: String,
         /// The source location of the call.
         location: String,
+        /// The hash of all calls of the process.
+        mark: CallMark,
         /// Bytes that must be the same in all processes.
         check: Vec<u8>,
+        /// True if the process can send a text that explains a difference of `check`.
+        has_text: bool,
+        /// The reason why this process cannot go on with the call; all processes receive it.
+        failure: Option<String>,
         /// The process whose payload all processes receive; `None` if nothing is sent.
         root: Option<usize>,
         /// The bytes of the root. Other processes send none.
@@ -274,6 +297,8 @@ messages! {
         Goodbye = 7 { failure: Option<String> }
         /// Reports a failure in a call of all processes, which they cannot complete.
         Fail = 8 { message: String }
+        /// Answers `Ask`.
+        Evidence = 9 { text: Vec<u8>, calls: WireList<CallRecord> }
     }
     /// A message from the store.
     Reply {
@@ -287,12 +312,14 @@ messages! {
         Value = 4 { id: u64, value: Option<Vec<u8>> }
         /// Answers `Set`.
         Stored = 5 { id: u64, error: Option<String> }
-        /// Answers `Meet` with the bytes of the root.
-        Met = 6 { id: u64, payload: Vec<u8> }
+        /// Answers `Meet` with the bytes of the root, and the failure of the first process that has one.
+        Met = 6 { id: u64, payload: Vec<u8>, failure: Option<String> }
         /// Says that the cluster has failed. No other answer follows.
         Failed = 7 { fault: ClusterFault }
         /// Answers `Goodbye`.
         Farewell = 8 {}
+        /// Asks for the text of the current meeting and the last calls, because processes differ.
+        Ask = 9 {}
     }
 }
 
@@ -343,12 +370,17 @@ mod tests {
             since_ms: 9,
             what: "psum".into(),
             location: "a.rs:1".into(),
+            marks: WireList(vec![CallMark { number: 4, hash: 99 }]),
         };
+        let call = CallRecord { number: 4, what: "psum".into(), location: "a.rs:1".into() };
         let meeting = Meeting {
             number: 1,
             what: "barrier `x`".into(),
             location: "src/main.rs:20".into(),
+            mark: CallMark { number: 5, hash: 7 },
             check: vec![1, 2],
+            has_text: true,
+            failure: Some("out of memory".into()),
             root: Some(0),
             payload: vec![7; 300],
         };
@@ -363,6 +395,7 @@ mod tests {
             Request::Meet { id: 4, meeting },
             Request::Goodbye { failure: Some("it panicked".into()) },
             Request::Fail { message: "out of memory".into() },
+            Request::Evidence { text: b"module {}".to_vec(), calls: WireList(vec![call]) },
         ]
     }
 

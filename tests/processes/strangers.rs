@@ -21,9 +21,11 @@ fn hello(process: u64, processes: u64, version: &str) -> Vec<u8> {
     body.extend(77u32.to_le_bytes());
     [0, 1, processes].iter().for_each(|n: &u64| body.extend(n.to_le_bytes()));
     text(&mut body, "");
-    body.extend(1u32.to_le_bytes());
-    text(&mut body, "atmesh");
-    text(&mut body, version);
+    body.extend(2u32.to_le_bytes());
+    for (name, value) in [("atmesh", version), ("ATMESH_CHECK", "off")] {
+        text(&mut body, name);
+        text(&mut body, value);
+    }
     [&(body.len() as u32).to_le_bytes()[..], &body].concat()
 }
 

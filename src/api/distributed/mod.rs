@@ -66,7 +66,7 @@ use crate::core::mesh::{ClusterDevices, check_no_mesh, set_cluster_devices};
 use crate::core::{Error, Result, SourceLocation};
 #[cfg(feature = "xla")]
 use crate::exec::engine::check_default_engine;
-use crate::exec::runtime::process_devices;
+use crate::exec::runtime::{compares_replicas, process_devices};
 #[cfg(feature = "xla")]
 use crate::xla::pjrt::{Client, PLUGIN};
 use std::fmt;
@@ -157,6 +157,8 @@ fn init_at(options: &Options, location: SourceLocation) -> Result<Cluster> {
 fn shared_properties() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("atmesh", env!("CARGO_PKG_VERSION").to_string()),
+        // its calls wait for all processes
+        ("ATMESH_CHECK", if compares_replicas() { "on" } else { "off" }.to_string()),
         #[cfg(feature = "xla")]
         ("the PJRT C API", crate::xla::pjrt::plugin_version()?),
     ])

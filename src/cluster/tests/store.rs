@@ -1,5 +1,6 @@
 //! Tests of the store's state, without sockets.
 
+use super::super::wire::{CallMark, CallRecord};
 use super::*;
 
 fn hello(process: usize, processes: usize) -> Hello {
@@ -36,7 +37,10 @@ fn meeting(number: u64, what: &str, location: &str) -> Meeting {
         number,
         what: what.into(),
         location: location.into(),
+        mark: CallMark { number, hash: 0 },
         check: vec![],
+        has_text: false,
+        failure: None,
         root: Some(0),
         payload: vec![number as u8],
     }
@@ -78,7 +82,7 @@ fn the_last_process_of_a_meeting_completes_it() {
         assert_eq!(send(&mut store, k, request), []);
     }
     let out = send(&mut store, 1, Request::Meet { id: 8, meeting: meeting(1, "barrier `a`", "b.rs:9") });
-    let met = |id| Reply::Met { id, payload: vec![1] };
+    let met = |id| Reply::Met { id, payload: vec![1], failure: None };
     assert_eq!(out, [(2, met(7)), (0, met(7)), (1, met(8))]);
 }
 
@@ -89,13 +93,76 @@ fn different_calls_fail_in_all_processes_with_both_locations() {
     let out = send(&mut store, 0, Request::Meet { id: 1, meeting: meeting(1, "to_vec", "a.rs:2") });
     assert_eq!(
         failure(&out, &[0, 1, 2]),
-        "processes made different calls: process 2 (h, pid 102) is in barrier `a`, a.rs:1, but process 0 (h, pid 100) \
-         is in to_vec, a.rs:2"
+        "processes made different calls: process 0 (h, pid 100) is in to_vec, a.rs:2, but process 2 (h, pid 102) \
+         is in barrier `a`, a.rs:1"
     );
     // the first reason stays
     let mut out = Outgoing::new();
     store.lose(1, "its connection closed", &mut out);
     assert_eq!(out, []);
+}
+
+#[test]
+fn different_programs_are_explained_by_both_processes() {
+    let compile =
+        |check: u8| Meeting { check: vec![check], has_text: true, ..meeting(1, "a compilation", "a.rs:1") };
+    let request = |check| Request::Meet { id: 1, meeting: compile(check) };
+    let text = |text: &str| Request::Evidence { text: text.into(), calls: WireList(vec![]) };
+    let mut store = joined(3);
+    send(&mut store, 2, request(1));
+    assert_eq!(send(&mut store, 0, request(2)), [(0, Reply::Ask {}), (2, Reply::Ask {})]);
+    // a third process does not open another dispute, and completes no meeting
+    assert_eq!(send(&mut store, 1, request(1)), []);
+    assert_eq!(send(&mut store, 0, text("add")), []);
+    let out = send(&mut store, 2, text("multiply"));
+    assert!(
+        failure(&out, &[0, 1, 2]).ends_with("line 1:\nprocess 0, a.rs:1: add\nprocess 2, a.rs:1: multiply")
+    );
+    // one that does not answer, and one that dies
+    let mut store = joined(2);
+    send(&mut store, 0, request(1));
+    send(&mut store, 1, request(2));
+    let mut out = Outgoing::new();
+    store.tick(Duration::from_millis(500), None, &mut out);
+    assert_eq!(out, []);
+    store.tick(Duration::from_millis(900), None, &mut out);
+    assert!(
+        failure(&out, &[0, 1])
+            .starts_with("processes compile different programs: process 0 (h, pid 100) at a.rs:1")
+    );
+    assert_eq!(send(&mut store, 1, text("late")), []);
+}
+
+#[test]
+fn different_orders_of_calls_are_found_by_their_marks() {
+    let position = |hash| {
+        let marks = WireList(vec![CallMark { number: 8, hash }]);
+        Request::Beat { position: Position { calls: 9, marks, ..Position::default() } }
+    };
+    let calls = |what: &str| {
+        let call = CallRecord { number: 7, what: what.into(), location: format!("{what}.rs:1") };
+        Request::Evidence { text: vec![], calls: WireList(vec![call]) }
+    };
+    let mut store = joined(2);
+    assert_eq!(send(&mut store, 0, position(1)), []);
+    assert_eq!(send(&mut store, 1, position(2)), [(0, Reply::Ask {}), (1, Reply::Ask {})]);
+    send(&mut store, 0, calls("f"));
+    let message = failure(&send(&mut store, 1, calls("g")), &[0, 1]);
+    assert!(message.contains("call 7 was f, f.rs:1 in process 0 (h, pid 100), but g, g.rs:1 in process 1"));
+}
+
+#[test]
+fn all_processes_receive_the_first_failure_of_a_meeting() {
+    let mut store = joined(3);
+    let with = |failure: Option<&str>| {
+        let failure = failure.map(String::from);
+        Request::Meet { id: 1, meeting: Meeting { failure, root: None, ..meeting(1, "a call", "a.rs:1") } }
+    };
+    send(&mut store, 2, with(Some("no memory")));
+    send(&mut store, 1, with(Some("no disk")));
+    let failure = Some("process 1 (h, pid 101): no disk".to_string());
+    let met = Reply::Met { id: 1, payload: vec![], failure };
+    assert_eq!(send(&mut store, 0, with(None)), [(2, met.clone()), (1, met.clone()), (0, met)]);
 }
 
 #[test]
@@ -120,8 +187,13 @@ fn a_process_that_ends_early_fails_the_meeting_of_the_others() {
 #[test]
 fn a_lost_process_is_named_with_its_last_call() {
     let mut store = joined(3);
-    let position =
-        Position { calls: 2, is_inside: true, since_ms: 0, what: "psum".into(), location: "a.rs:5".into() };
+    let position = Position {
+        calls: 2,
+        is_inside: true,
+        what: "psum".into(),
+        location: "a.rs:5".into(),
+        ..Position::default()
+    };
     send(&mut store, 1, Request::Beat { position });
     let mut out = Outgoing::new();
     store.lose(1, "its connection closed", &mut out);
@@ -183,12 +255,18 @@ fn any_messages_leave_the_store_consistent() {
         for id in 0..100 {
             let process = random(4) as usize;
             let key = vec![random(3) as u8];
-            let request = match random(8) {
+            let request = match random(10) {
                 0 => Request::Set { id, key, value: vec![0; random(5) as usize] },
                 1 | 2 => Request::Get { id, key, wait: random(2) == 0 },
                 3 => Request::Cancel { id: random(100) },
                 4 | 5 => Request::Meet { id, meeting: meeting(random(3), "barrier `a`", "a.rs:1") },
-                6 => Request::Hello { magic: 0, protocol: 0, hello: hello(0, 3) },
+                6 => Request::Evidence { text: vec![0xff], calls: WireList(vec![]) },
+                7 => {
+                    let check = vec![random(2) as u8];
+                    let of = meeting(random(3), "barrier `a`", "a.rs:1");
+                    Request::Meet { id, meeting: Meeting { check, has_text: random(2) == 0, ..of } }
+                }
+                8 => Request::Hello { magic: 0, protocol: 0, hello: hello(0, 3) },
                 _ => Request::Goodbye { failure: (random(2) == 0).then(|| "it panicked".into()) },
             };
             if random(10) == 0 || !matches!(request, Request::Hello { .. } | Request::Goodbye { .. }) {

@@ -3,7 +3,7 @@
 use super::client_options::{ClientOptions, OptionValue};
 use super::raw_client::RawClient;
 use super::{Client, KeyValueStore, PLUGIN, api, load_api, op_error, plugin_path};
-use crate::cluster::{CallGuard, Membership, ProcessGroup};
+use crate::cluster::{CallGuard, CallTerms, Membership, ProcessGroup, fingerprint};
 use crate::core::diagnostic::pluralize;
 use crate::core::{Error, ErrorKind, Fault, Result, SourceLocation};
 use std::path::Path;
@@ -19,6 +19,9 @@ impl KeyValueStore for ProcessGroup {
     }
 }
 
+/// A compilation in messages, and its end, at which processes report whether it failed.
+const COMPILATION: &str = "the compilation of a program";
+const COMPILED: &str = "the end of the compilation of a program";
 /// The time that a failed call waits for its reason.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -81,23 +84,40 @@ impl Client {
     fn update_processes(&self, gone: Option<(usize, &str)>) {
         let _ = self.inner.update_processes(gone);
     }
-    /// Waits until all processes compile this module with these options; another one is an error.
-    /// Returns the name of the module in messages.
-    pub(super) fn agree_on_module(
+    /// Compiles a module after all processes have agreed that it is the same. If one of them cannot
+    /// compile it, then it is an error in all. Returns its name in messages.
+    ///
+    /// Source locations may differ.
+    pub(super) fn compile_together<T>(
         &self,
         text: &str,
         options: &[u8],
         location: SourceLocation,
-    ) -> Result<String> {
-        let Some(group) = &self.group else { return Ok(String::new()) };
-        // FNV-1a, which is the same in all builds
-        let hash = |seed: u64, bytes: &[u8]| {
-            bytes.iter().fold(seed, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+        compile: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, String)> {
+        let Some(group) = &self.group else { return Ok((compile()?, String::new())) };
+        let fingerprint = fingerprint(text, options);
+        let call = group.begin_call(COMPILATION, location);
+        let terms = CallTerms {
+            check: fingerprint.to_le_bytes().to_vec(),
+            text: Some(text.into()),
+            ..CallTerms::default()
         };
-        let fingerprint = hash(hash(0xcbf2_9ce4_8422_2325, text.as_bytes()), options);
-        let check = [fingerprint, text.len() as u64].map(u64::to_le_bytes).concat();
-        group.meet("the compilation of a program", &check, (None, &[]), location)?;
-        Ok(format!("program {fingerprint:016x}"))
+        group.agree(COMPILATION, terms, location)?;
+        let compiled = compile();
+        let failure = compiled.as_ref().err().map(first_message);
+        let failure = group.agree(COMPILED, CallTerms { failure, ..CallTerms::default() }, location);
+        drop(call);
+        match (compiled, failure) {
+            // the reason of a death comes before the words of the plugin
+            (Err(error), Err(reason)) => Err(Error::combine([reason, error])),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(_), Ok(Some(failure))) => {
+                let fault = fault!(Device, "another process cannot compile this program: {failure}");
+                Err(Error::new(fault, "pjrt::Client::compile", Vec::new(), Some(location)))
+            }
+            (Ok(compiled), Ok(None)) => Ok((compiled, format!("program {fingerprint:016x}"))),
+        }
     }
     /// Returns an error if processes pass different bytes for `what`. All of them call it.
     pub(crate) fn check_equal(&self, what: &str, bytes: &[u8], location: SourceLocation) -> Result<()> {
@@ -128,10 +148,9 @@ impl Client {
             None => Ok(Some(group.begin_call(program.to_string(), location))),
         }
     }
-    /// Adds the reason to a failure of the plugin if it is that of another process.
-    ///
-    /// If no reason is known, `report` says whether the others learn of this failure.
-    pub(super) fn explain(&self, error: Error, op: &str, location: SourceLocation, report: bool) -> Error {
+    /// Adds the reason to a failure of the plugin if it is that of another process. If no reason is
+    /// known, the others learn of this failure.
+    pub(super) fn explain(&self, error: Error, op: &str, location: SourceLocation) -> Error {
         let Some(group) = &self.group else { return error };
         // the plugin may notice a death before the store reports it
         let end = Instant::now() + REASON_TIMEOUT;
@@ -140,11 +159,9 @@ impl Client {
                 return Error::combine([Error::new(fault, op, Vec::new(), Some(location)), error]);
             }
             if Instant::now() > end {
-                if let Some(first) = error.diagnostics().first().filter(|_| report) {
-                    // they wait in a call that this process does not complete
-                    let (file, line) = (location.file(), location.line());
-                    group.report_failure(&format!("{} ({file}:{line})", first.fault.message));
-                }
+                // they wait in a call that this process does not complete
+                let (file, line) = (location.file(), location.line());
+                group.report_failure(&format!("{} ({file}:{line})", first_message(&error)));
                 return error.with_location(op, location);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -159,6 +176,11 @@ impl Client {
     pub fn process_of(&self, device: usize) -> Option<usize> {
         self.inner.devices.get(device).map(|device| device.process)
     }
+}
+
+/// Returns the message of the first diagnostic of an error.
+fn first_message(error: &Error) -> String {
+    error.diagnostics().first().map(|d| d.fault.message.clone()).unwrap_or_default()
 }
 
 /// Creates the client, with the options of plugins for CPUs or of those for GPUs.

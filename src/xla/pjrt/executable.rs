@@ -144,7 +144,7 @@ impl LoadedExecutable {
         let turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let call = self.client.begin_run(&self.name, op, location)?;
         let results = self.inner.run(&inner, kept).map_err(|words| {
-            self.client.explain(plugin_error(op, "XLA did not run it", &words), op, location, true)
+            self.client.explain(plugin_error(op, "XLA did not run it", &words), op, location)
         })?;
         drop((call, turn));
         let held = |(&device, list): (&usize, Vec<api::RawBuffer>)| {

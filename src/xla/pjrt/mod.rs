@@ -297,14 +297,16 @@ impl Client {
             false => Vec::new(),
         };
         let proto = proto::compile_options(devices, &ids, &[("xla_allow_excess_precision", false)]);
-        let name = self.agree_on_module(text, &proto, location)?;
-        let inner = self.inner.compile(text, &proto).map_err(|words| {
-            let error = match is_out_of_memory(&words) {
-                true => plugin_error(op, "the memory of a device is full", &words),
-                false => op_error(op, fault!(Unsupported, "XLA rejected the module: {words}")),
-            };
-            self.explain(error, op, location, false)
-        })?;
+        let compile = || {
+            self.inner.compile(text, &proto).map_err(|words| {
+                let error = match is_out_of_memory(&words) {
+                    true => plugin_error(op, "the memory of a device is full", &words),
+                    false => op_error(op, fault!(Unsupported, "XLA rejected the module: {words}")),
+                };
+                error.with_location(op, location)
+            })
+        };
+        let (inner, name) = self.compile_together(text, &proto, location, compile)?;
         let own = self.inner.own.iter().copied().filter(|device| *device < devices).collect();
         Ok(LoadedExecutable {
             inner: Arc::new(inner),

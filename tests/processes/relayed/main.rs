@@ -4,10 +4,12 @@
 
 #![cfg(unix)]
 
+mod array_failures;
 mod array_tests;
 mod arrays;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
+mod failures;
 mod programs;
 #[path = "../supervisor.rs"]
 mod supervisor;
@@ -49,8 +51,20 @@ fn child() {
         "sums" => sums(),
         "loop" => sum_until_it_fails(),
         "compile" => compile_until_it_fails(),
-        "differ" => different_programs(),
-        "order" => another_order(),
+        "differ" => failures::different_programs(),
+        "order" => failures::another_order(),
+        "run order" => failures::another_order_of_runs(),
+        "lines" => failures::different_lines(),
+        "compile failure" => failures::one_compilation_fails(),
+        "array loop" => array_failures::train_until_it_fails(),
+        "array compile" => array_failures::compile_until_it_fails(),
+        "array idle" => array_failures::idle_until_it_fails(),
+        "array rate" => array_failures::different_constants(),
+        "array order" => array_failures::another_order(),
+        "array one more" => array_failures::one_step_more(),
+        "array read" => array_failures::one_read_more(),
+        "array steps" => array_failures::train_for_some_time(),
+        "array left" => array_failures::the_cluster_is_dropped(),
         "one more" => one_call_more(),
         "layers" => arrays::layers(),
         "own blocks" => arrays::own_blocks(),
@@ -108,6 +122,7 @@ fn psum(devices: usize, n: usize) -> String {
     )
 }
 /// Puts a block on each own device, and returns the results of a module of one result.
+#[track_caller]
 fn run(
     module: &LoadedExecutable,
     client: &Client,
@@ -252,25 +267,6 @@ fn sum_until_it_fails() -> Result<()> {
     }
 }
 
-/// Process 1 compiles another program, at another line.
-fn different_programs() -> Result<()> {
-    let cluster = init()?;
-    let (client, n) = (client(&cluster), client(&cluster).devices());
-    match cluster.process() {
-        1 => client.compile(&psum(n, 3), n)?,
-        _ => client.compile(&psum(n, 4), n)?,
-    };
-    Ok(())
-}
-
-/// Process 1 compiles the same programs in another order.
-fn another_order() -> Result<()> {
-    let cluster = init()?;
-    let (client, n) = (client(&cluster), client(&cluster).devices());
-    let sizes = if cluster.process() == 1 { [2, 1] } else { [1, 2] };
-    sizes.iter().try_for_each(|size| client.compile(&psum(n, *size), n).map(drop))
-}
-
 /// Process 1 runs a program once more than the others.
 fn one_call_more() -> Result<()> {
     let cluster = init()?;
@@ -359,7 +355,7 @@ fn a_process_that_ends_before_a_run_is_an_error() {
 fn a_run_that_fails_in_one_process_is_an_error_in_all() {
     for victim in [0, 1] {
         let (port, Some(relay)) = (free_port(), relay()) else { return };
-        let failing = |k| if k == victim { vec![("ATMESH_RELAY_FAILS", "1".to_string())] } else { vec![] };
+        let failing = |k| if k == victim { vec![("ATMESH_RELAY_FAILS", "run".to_string())] } else { vec![] };
         let start =
             |k| Process::start("failure", &[variables(k, 3, port), relay.clone(), failing(k)].concat());
         let all: Vec<Process> = (0..3).map(start).collect();
@@ -412,28 +408,14 @@ fn a_death_ends_the_calls_of_the_others() {
 }
 
 #[test]
-fn different_programs_are_an_error_in_all() {
-    for role in ["differ", "order"] {
-        let Some(all) = start(role, 3, 1) else { return };
-        let started = now_ms();
-        for ended in wait_all(all, LIMIT) {
-            let (time, error) = ended.error();
-            assert!(error.contains("the compilation of a program differs between processes: "), "{error}");
-            assert!(error.matches("main.rs:").count() >= 2, "{error}");
-            assert!(time - started < 10_000, "{error}");
-        }
-    }
-}
-
-#[test]
 fn one_call_more_is_an_error_in_all_with_both_lines() {
     let Some(all) = start("one more", 3, 1) else { return };
     all.iter().for_each(|process| process.wait_for("ran once"));
     let started = now_ms();
     for ended in wait_all(all, LIMIT) {
         let (time, error) = ended.error();
-        assert!(error.contains("processes made different calls: as call 3, "), "{error}");
-        assert!(error.contains("barrier `the end`") && error.contains("is in program "), "{error}");
+        assert!(error.contains("processes made different calls: call 3 was "), "{error}");
+        assert!(error.contains("barrier `the end`") && error.contains(" program "), "{error}");
         assert!(time - started < 3000, "{} ms: {error}", time - started);
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of this plugin. The functions for errors accept them and those of the plugin below.
 
-use crate::real::{self, set_word, word};
+use crate::real::{self, Call, set_word, word};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +12,19 @@ pub(crate) enum Code {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+}
+
+/// The environment variable with a call that fails in this process: `run` or `compile`.
+const FAILS: &str = "ATMESH_RELAY_FAILS";
+
+/// Returns an error if the environment asks for the failure of a call.
+pub(crate) fn fail_if_asked(call: &str) -> Result<(), Call> {
+    match std::env::var(FAILS) {
+        Ok(asked) if asked == call => {
+            Err(Call::own(Code::ResourceExhausted, "RESOURCE_EXHAUSTED: as the environment asks"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The errors that exist, by the address of their box; `None` before the first one.

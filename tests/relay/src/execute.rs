@@ -1,6 +1,6 @@
 //! The run of a module: arguments go to process 0, which runs it, and results come back.
 
-use crate::errors::Code;
+use crate::errors::{Code, fail_if_asked};
 use crate::guarded;
 use crate::link::Link;
 use crate::real::{self, Call, address, copied, set_word, word};
@@ -13,9 +13,6 @@ pub(crate) extern "C" fn execute(arguments: *mut usize) -> usize {
     };
     guarded(|| Run::new(arguments, &world, results)?.run())
 }
-
-/// A variable with which no module of several processes runs in this process.
-const FAILS: &str = "ATMESH_RELAY_FAILS";
 
 /// One run of a module, in one process.
 struct Run<'a> {
@@ -50,9 +47,7 @@ impl<'a> Run<'a> {
         Ok(Run { world, call, given, results })
     }
     fn run(&self) -> Result<(), Call> {
-        if std::env::var_os(FAILS).is_some() {
-            return Err(Call::own(Code::ResourceExhausted, "RESOURCE_EXHAUSTED: as the environment asks"));
-        }
+        fail_if_asked("run")?;
         let mut links = self.world.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = self.world.abort_reason() {
             return Err(Call::own(Code::Unavailable, why));

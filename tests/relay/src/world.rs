@@ -1,6 +1,6 @@
 //! A client of several processes: its devices, callbacks and connections, and who is alive.
 
-use crate::errors::Code;
+use crate::errors::{Code, fail_if_asked};
 use crate::guarded;
 use crate::link::Link;
 use crate::real::{self, Call, address, bytes, copied, set_word, word};
@@ -309,6 +309,9 @@ pub(crate) extern "C" fn buffer_from_host(arguments: *mut usize) -> usize {
 }
 
 pub(crate) extern "C" fn compile(arguments: *mut usize) -> usize {
+    if let Err(error) = fail_if_asked("compile") {
+        return error.into_word();
+    }
     let error = real::forward_call(real::CLIENT_COMPILE, arguments);
     if error != 0 {
         return error;
