@@ -19,7 +19,9 @@ fn main() -> Result<()> {
     println!("== exercise2");
     exercise_2()?;
     println!("== exercise3");
-    exercise_3()
+    exercise_3()?;
+    println!("== workers");
+    workers()
 }
 
 // ANCHOR: host
@@ -179,3 +181,16 @@ fn exercise_3() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise3
+
+// ANCHOR: workers
+/// Four workers read at the same time, each the rows of one device.
+fn workers() -> Result<()> {
+    let mesh = Mesh::new([("data", 4)])?;
+    let sharding = Sharding::new(&mesh, p!["data", _], &[8, 3])?;
+    let workers = [0, 1, 2, 3].map(|k| std::thread::spawn(move || read_rows(2 * k, 2 * k + 2)));
+    let pieces = workers.into_iter().map(|worker| worker.join().expect("a worker returns its rows"));
+    let x = Array::from_shards([8, 3], &sharding, pieces)?;
+    println!("{}, device 3: {:?}", type_of(&x), x.shards()?[3].data.to_vec::<i32>()?);
+    Ok(())
+}
+// ANCHOR_END: workers

@@ -52,6 +52,8 @@ pub(crate) fn gpt<W>(s: Sizes, mut w: impl FnMut(&[usize], Spec) -> W) -> Gpt<W>
         },
     }
 }
+// ANCHOR_END: gpt
+
 /// Returns the names of the dimensions of one layer's parameters.
 pub(crate) fn layer_dims() -> Layer<Spec> {
     Layer {
@@ -61,7 +63,6 @@ pub(crate) fn layer_dims() -> Layer<Spec> {
         down: p!["mlp", "embed"; R: "batch"],
     }
 }
-// ANCHOR_END: gpt
 
 // ANCHOR: layer
 pub(crate) fn attention(x: &Array, w: &Layer) -> Array {
@@ -172,11 +173,11 @@ pub(crate) fn start(mesh: &Mesh) -> Gpt {
 
 pub(crate) type StepFn<M = Gpt> = fn(&M, &OptState, &Array, &Array) -> (Array, M, OptState);
 
-// ANCHOR: train
 /// Trains the small model for some steps, and returns the losses.
 pub(crate) fn train(step: StepFn, steps: usize, mesh: &Mesh) -> Result<Vec<f32>> {
     train_from(start(mesh), step, steps, mesh)
 }
+// ANCHOR: train
 pub(crate) fn train_from<M: Tree + Args<Owned = M>>(
     mut m: M,
     step: StepFn<M>,
@@ -225,12 +226,7 @@ pub(crate) fn plan<M: Tree + Args<Owned = M>>(step: &Step<M>) -> Result<Plan> {
 pub(crate) fn print_costs<M: Tree + Args<Owned = M>>(step: &Step<M>) -> Result<()> {
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for c in step.collectives().iter().filter(|c| c.bytes_per_device > 100_000) {
-        let name = format!(
-            "{:10} {:14} {:5}",
-            format!("{:?}", c.phase).to_lowercase(),
-            c.kind.to_string(),
-            c.axes.to_string()
-        );
+        let name = format!("{:10} {:14} {:5}", c.phase.name(), c.kind.to_string(), c.axes.to_string());
         let i = rows.iter().position(|row| row.0 == name).unwrap_or(rows.len());
         if i == rows.len() {
             rows.push((name, 0, 0));

@@ -30,11 +30,11 @@ fn losses() -> Result<()> {
 }
 // ANCHOR_END: train
 
-// ANCHOR: rates
 /// Returns the mean of the last five losses of 20 steps.
 fn after(opt: &Optimizer) -> Result<f32> {
     let mesh = unsplit([("device", 1)])?;
     let (text, mut m, mut sum) = (Text::read()?, start(&mesh), 0.0);
+    // ANCHOR: rates
     let mut state = opt.init(&m)?;
     let step = jit(|m: &Gpt, state: &OptState, ids: &Array, next: &Array| {
         let (loss, g) = value_and_grad(m, |m| loss(&m, ids, next));
@@ -47,9 +47,9 @@ fn after(opt: &Optimizer) -> Result<f32> {
         (loss, m, state) = step.call((&m, &state, &ids, &next))?;
         sum += if i < 15 { 0.0 } else { loss.item::<f32>()? };
     }
+    // ANCHOR_END: rates
     Ok(sum / 5.0)
 }
-// ANCHOR_END: rates
 
 // ANCHOR: compare
 fn rates() -> Result<()> {

@@ -41,6 +41,8 @@ pub(crate) fn piped<const STAGES: usize, const PARTS: usize>(x: &Array, layers: 
     let pipeline = shard_map(&pipeline(STAGES)?, (p!["layers"], p![]), p![], stages::<STAGES>);
     Ok(pipeline.call((layers, parts))?.reshape(shape))
 }
+// ANCHOR_END: step
+
 pub(crate) fn step<const S: usize, const P: usize>(
     m: &Gpt,
     state: &OptState,
@@ -52,7 +54,6 @@ pub(crate) fn step<const S: usize, const P: usize>(
     let (m, state) = optimizer().step(m, &g, state);
     (loss, m, state)
 }
-// ANCHOR_END: step
 
 // ANCHOR: train
 fn losses() -> Result<()> {

@@ -15,11 +15,11 @@ pub(crate) fn main() -> Result<()> {
     std::fs::remove_dir_all(folder).map_err(atmesh::Error::other)
 }
 
-// ANCHOR: run
 /// Trains up to a step, from the newest saved one on.
 fn resume(folder: &Path, mesh: &Mesh, steps: u64) -> Result<()> {
     let (text, mut m) = (Text::read()?, start(mesh));
     let mut state = optimizer().init(&m)?;
+    // ANCHOR: run
     let mut saves = tree::Checkpoints::new(folder)?.every(4).keep(2);
     let mut first = 0;
     if let Some(found) = saves.restore((&m, &state))? {
@@ -34,8 +34,8 @@ fn resume(folder: &Path, mesh: &Mesh, steps: u64) -> Result<()> {
         saves.save(i + 1, (&m, &state))?; // every 4 steps
     }
     saves.wait()
+    // ANCHOR_END: run
 }
-// ANCHOR_END: run
 
 // ANCHOR: train
 fn losses(folder: &Path) -> Result<()> {

@@ -37,7 +37,6 @@ fn costs() -> Result<()> {
 }
 // ANCHOR_END: costs
 
-// ANCHOR: layer
 /// The part of a layer that has the wide matrices, and its derivative.
 fn report(seq: impl Into<Axes>) -> Result<()> {
     let mesh =
@@ -45,16 +44,18 @@ fn report(seq: impl Into<Axes>) -> Result<()> {
     let ty = |shape: [usize; 2], dims| F32.array_type(shape).on(&mesh, dims);
     let (up, down) = (ty([4096, 16384], p!["embed", "mlp"]), ty([16384, 4096], p!["mlp", "embed"]));
     let x = F32.array_type([16, 1024, 4096]).on(&mesh, p!["batch", "seq", "embed"]);
+    // ANCHOR: layer
     let part = jit(|x: &Array, up: &Array, down: &Array| {
         grad((x, up, down), |(x, up, down)| {
             let h = einsum("btd,df->btf", [&normed(&x), &up]).gelu();
             einsum_to("btf,fd->btd", [&h, &down], p!["batch", "seq", "embed"]).square().sum(..)
         })
     });
+    // ANCHOR_END: layer
     for c in part.lower((x, up, down))?.collectives().iter().filter(|c| c.bytes_per_device > 1000) {
         println!(
             "{:10} {:14} {:4} MB",
-            format!("{:?}", c.phase).to_lowercase(),
+            c.phase.name(),
             c.kind.to_string(),
             c.bytes_per_device / 1_000_000
         );
@@ -64,7 +65,6 @@ fn report(seq: impl Into<Axes>) -> Result<()> {
 fn one_layer() -> Result<()> {
     report("model")
 }
-// ANCHOR_END: layer
 
 // ANCHOR: whole
 fn whole() -> Result<()> {

@@ -146,6 +146,25 @@ fn layers_in_one_array_are_gathered_one_by_one() -> Result<()> {
     Ok(())
 }
 
+/// A mark that a replicated weight is reduced is not saved: it is set again in the backward pass.
+#[test]
+fn marks_of_reduced_weights_take_no_memory() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 4)])?;
+    let peak = |spec: Spec| -> Result<u64> {
+        let f = jit(move |x: &Array, ws: &Array| {
+            let layer = |x, w| (layer(x, w, &SaveAllButGathers, spec), ());
+            grad(ws, |ws: Array| scan(x, ws, layer).0.square().sum(..))
+        });
+        let x = F32.array_type([64, 1024]).on(&mesh, p!["data", _]);
+        let ws = F32.array_type([LAYERS, 1024, 1024]).on(&mesh, p![]);
+        Ok(f.lower((x, ws))?.collectives().peak_bytes())
+    };
+    let (plain, marked) = (peak(p![])?, peak(p![; R: "data"])?);
+    // copies of the eight weights would be 32 MiB
+    assert!(marked < plain + 8 * MIB, "{plain} bytes, and {marked} with the mark");
+    Ok(())
+}
+
 /// Small parts of one value share a fetch, wherever they are read.
 #[test]
 fn small_parts_are_fetched_together() -> Result<()> {
