@@ -159,6 +159,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
+//! | `api/notebook` | How values show themselves in a Jupyter notebook |
 //! | `api/typed` | The typed layer: arrays whose element type, sizes and sharding are part of the Rust type, over the rules of the crate `atmesh_typed` (feature `typed`) |
 //! | `api/spmd` | Native manual mode: the user's own Rust code, run on a thread for each device, with collectives |
 //! | `api/shard_map` | Traced manual mode: per-device code on blocks of arrays, as an equation of a program |
@@ -295,7 +296,7 @@ pub use self::core::{diagnostic, mesh, sharding, types};
 #[doc(inline)]
 pub use api::typed;
 #[doc(inline)]
-pub use api::{array, display, distributed, nn, optim, random, shard_map, spmd, tree};
+pub use api::{array, display, distributed, nn, notebook, optim, random, shard_map, spmd, tree};
 #[doc(hidden)]
 pub use api::{trace, transform};
 #[doc(inline)]
@@ -394,6 +395,7 @@ pub mod prelude {
         switch, tree, type_of, while_loop,
     };
     // tracing, control flow and differentiation
+    pub use crate::api::notebook::NotebookDisplay;
     pub use crate::api::shard_map::shard_map;
     pub use crate::api::spmd::{Device, spmd};
     pub use crate::api::transform::{

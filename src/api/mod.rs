@@ -16,6 +16,7 @@ pub mod array;
 pub mod display;
 pub mod distributed;
 pub mod nn;
+pub mod notebook;
 pub mod optim;
 pub mod random;
 pub mod shard_map;

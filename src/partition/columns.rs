@@ -43,22 +43,28 @@ impl<'a, R> TableColumn<'a, R> {
 /// The minimum width to which the last column is wrapped next to the others, in columns of text.
 const MIN_WRAPPED_WIDTH: usize = 24;
 
-/// Formats a table. The last column is wrapped so that lines have at most `width` characters;
-/// `None` for no wrapping.
-pub(super) fn text_table<R>(columns: &[TableColumn<'_, R>], rows: &[R], width: Option<usize>) -> String {
+/// Returns the cells of the columns that are shown, after a row of their heads, and for each column
+/// whether it is one of numbers.
+pub(super) fn table_cells<R>(columns: &[TableColumn<'_, R>], rows: &[R]) -> (Vec<Vec<String>>, Vec<bool>) {
     let shown: Vec<_> = columns.iter().filter(|c| c.is_shown).collect();
     let head = shown.iter().map(|c| c.head.to_string()).collect();
     let cells = rows.iter().map(|r| shown.iter().map(|c| (c.cell)(r)).collect());
-    let lines: Vec<Vec<String>> = std::iter::once(head).chain(cells).collect();
-    let last = shown.len().saturating_sub(1);
+    (std::iter::once(head).chain(cells).collect(), shown.iter().map(|c| c.is_right).collect())
+}
+
+/// Formats a table. The last column is wrapped so that lines have at most `width` characters;
+/// `None` for no wrapping.
+pub(super) fn text_table<R>(columns: &[TableColumn<'_, R>], rows: &[R], width: Option<usize>) -> String {
+    let (lines, is_right) = table_cells(columns, rows);
+    let last = is_right.len().saturating_sub(1);
     let mut widths = column_widths(&lines);
     widths.truncate(last);
     let before: usize = widths.iter().map(|w| w + 2).sum();
     let mut out = String::new();
     for cells in &lines {
         let mut line = String::new();
-        for ((column, cell), width) in shown.iter().zip(cells).zip(&widths) {
-            line += &pad(cell, *width, column.is_right);
+        for ((is_right, cell), width) in is_right.iter().zip(cells).zip(&widths) {
+            line += &pad(cell, *width, *is_right);
             line += "  ";
         }
         line += &cells.last().map(|cell| wrap_last(cell, before, width)).unwrap_or_default();

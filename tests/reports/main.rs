@@ -9,6 +9,7 @@ mod exchanges;
 mod explain;
 mod facts;
 mod memory;
+mod notebook;
 mod pictures;
 mod plan;
 mod timeline;

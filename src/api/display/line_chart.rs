@@ -2,6 +2,7 @@
 
 use super::canvas::Canvas;
 use crate::core::util::text::columns;
+use std::fmt;
 
 /// The size of the image, and of the frame in which the lines are, in pixels.
 const IMAGE: (f64, f64) = (480.0, 320.0);
@@ -19,6 +20,9 @@ const COLORS: [[u8; 3]; 6] =
     [[31, 95, 168], [214, 99, 32], [45, 130, 70], [150, 60, 140], [120, 120, 120], [176, 140, 20]];
 
 /// A chart of lines, such as the losses of a training run by step.
+///
+/// [`LineChart::to_svg`] draws it, and in a notebook it shows itself. `{}` prints its title, and the
+/// last point of each line.
 ///
 /// ```
 /// use atmesh::display::LineChart;
@@ -121,6 +125,22 @@ impl LineChart {
             canvas.polyline(&[(start - 30.0, y - 5.0), (start - 8.0, y - 5.0)], color(k), 2.0);
             canvas.text((start, y), "start", "#222", "", name);
         }
+    }
+}
+
+/// Prints the title, and for each line its name, its number of points and its last point.
+impl fmt::Display for LineChart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        for (name, points) in &self.lines {
+            let before = if name.is_empty() { String::new() } else { format!("{name}: ") };
+            write!(f, "{before}{} points", points.len())?;
+            match points.last() {
+                Some((x, y)) => writeln!(f, ", the last one at ({x}, {y})")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -102,6 +102,10 @@ impl Picture {
     pub fn from_error(error: &Error) -> Picture {
         Picture { grids: Vec::new(), notes: vec![error.to_string()] }
     }
+    /// Returns true if the picture has blocks, and not only notes.
+    pub(crate) fn has_blocks(&self) -> bool {
+        !self.grids.is_empty()
+    }
     /// Formats the picture for terminals with 24-bit colours: each block has a background colour.
     pub fn colored(&self) -> String {
         table::colored(self)

@@ -167,8 +167,9 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Summary {
+    /// Returns the cells of the table: its head, a row for each array, and the total.
+    pub(crate) fn lines(&self) -> Vec<Vec<String>> {
         let row = |path: &str, ty: &str, sizes: [usize; 3]| -> Vec<String> {
             [path.to_string(), ty.to_string()].into_iter().chain(sizes.map(|n| n.to_string())).collect()
         };
@@ -179,7 +180,16 @@ impl fmt::Display for Summary {
         };
         let rows = self.rows.iter().map(|r| row(&r.path, &r.ty, [r.elements, r.bytes, r.bytes_per_device]));
         let total = row("total", &number, [self.elements(), self.bytes(), self.bytes_per_device()]);
-        let lines: Vec<Vec<String>> = std::iter::once(head.to_vec()).chain(rows).chain([total]).collect();
-        f.write_str(&table(&lines, |column| column >= 2))
+        std::iter::once(head.to_vec()).chain(rows).chain([total]).collect()
+    }
+    /// Returns true if a column of the table is one of numbers.
+    pub(crate) fn is_number(column: usize) -> bool {
+        column >= 2
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&table(&self.lines(), Summary::is_number))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::core::diagnostic::terminal;
 use crate::partition::collective::{Collective, Collectives};
-use crate::partition::columns::{TableColumn, text_table};
+use crate::partition::columns::{TableColumn, table_cells, text_table};
 use std::fmt;
 
 /// Formats a count.
@@ -43,32 +43,42 @@ impl Collectives {
     /// Returns the table.
     /// `columns` is the width to wrap to, `None` for no wrapping.
     fn table(&self, columns: Option<usize>) -> String {
-        let peak = format!(
-            "peak memory: {} bytes per device{}\n",
-            format_estimate(self.peak_bytes(), !self.memory.estimated),
-            format_bytes(self.peak_bytes())
-        );
-        if self.list.is_empty() {
-            return format!("no collectives; {peak}");
-        }
+        let table = if self.list.is_empty() {
+            String::new()
+        } else {
+            text_table(&self.columns(), &self.list, columns)
+        };
+        format!("{table}{}\n", self.summary_line())
+    }
+    /// Returns the cells of the table, after a row of heads, and for each column whether it is one of
+    /// numbers.
+    pub(crate) fn cells(&self) -> (Vec<Vec<String>>, Vec<bool>) {
+        table_cells(&self.columns(), &self.list)
+    }
+    /// Returns the line below the table.
+    pub(crate) fn summary_line(&self) -> String {
+        let none = if self.list.is_empty() { "no collectives; " } else { "" };
+        let bytes = format_estimate(self.peak_bytes(), !self.memory.estimated);
+        format!("{none}peak memory: {bytes} bytes per device{}", format_bytes(self.peak_bytes()))
+    }
+    fn columns(&self) -> [TableColumn<'_, Collective>; 11] {
         let rows = &self.list;
         let bytes = |n: u64, exact: bool| format_estimate(n, exact) + &format_bytes(n);
         let line = |c: &Collective| c.location.map(|p| format!("{}:{}", p.file(), p.line()));
         type Column<'a> = TableColumn<'a, Collective>;
-        let table = [
+        [
             Column::text("kind", |c| c.kind.to_string()),
             Column::text("axes", |c| c.axes.to_string()),
-            Column::number("bytes/device", |c| bytes(c.bytes_per_device, c.exact)),
-            Column::number("bytes", |c| bytes(c.total_bytes, c.exact)),
+            Column::number("bytes/device", move |c| bytes(c.bytes_per_device, c.exact)),
+            Column::number("bytes", move |c| bytes(c.total_bytes, c.exact)),
             Column::number("messages", |c| format_estimate(c.messages, c.messages_exact)),
             Column::number("times", format_count),
             Column::phase(rows, |c| Some(c.phase)),
             Column::text("operation", |c| c.op.clone()),
             Column::scope(rows, |c| &c.scope),
-            Column::text("line", |c| line(c).unwrap_or_default()),
+            Column::text("line", move |c| line(c).unwrap_or_default()),
             Column::text("reason", |c| c.reason.clone()),
-        ];
-        text_table(&table, rows, columns) + &peak
+        ]
     }
 }
 
