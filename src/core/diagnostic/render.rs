@@ -15,7 +15,17 @@ pub(super) fn render(list: &[Diagnostic], renderer: &Renderer, width: Option<usi
     // the numbers of a cell's lines are those of a file that the user does not see
     let renderer = renderer.clone().anonymized_snippet_line_numbers(cell.is_some());
     let texts: Vec<_> = list.iter().map(|d| render_one(d, &renderer, cell.as_ref(), width)).collect();
-    texts.join("\n\n")
+    let text = texts.join("\n\n");
+    if cell.is_some() { without_cell_lines(&text) } else { text }
+}
+
+/// Removes the line and the column after the name of a cell.
+fn without_cell_lines(text: &str) -> String {
+    let mark = format!("--> {CELL}:");
+    let is_position = |c: char| c.is_ascii_digit() || c == ':';
+    let mut parts = text.split(mark.as_str());
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |text, part| format!("{text}--> {CELL}{}", part.trim_start_matches(is_position)))
 }
 
 fn render_one(
