@@ -23,5 +23,9 @@ while [ $SECONDS -lt $end ]; do
   LAWS_SEED=$((1000000 * seed)) LAWS_SECONDS=60 cargo test -q --test laws
   seed=$((seed + 1))
 done
+scripts/notebooks || {
+  [ $? = 3 ] || exit 1
+  echo '*** SKIPPED: the notebooks were not executed, because their kernel cannot be installed ***'
+}
 RESHARDS=all ATMESH_SOAK=1 cargo test -q --test sharding
 ATMESH_CALLS=20000 cargo test -q --test limits many_calls_leave_nothing_behind

@@ -12,7 +12,7 @@ pub mod types;
 pub(crate) mod util;
 
 pub(crate) use diagnostic::{
-    Cursor, Diagnostic, Error, ErrorKind, Fault, PrintedStage, Result, SourceLocation, TypePart,
+    Cursor, Diagnostic, Error, ErrorKind, Fault, LineLabels, PrintedStage, Result, SourceLocation, TypePart,
 };
 pub(crate) use mesh::{Axes, Axis, AxisType, DeviceId, MAX_DEVICES, Mesh};
 pub(crate) use scalar_op::{Reducer, ResultDType, ScalarOp, StableHloForm, SubnormalResults};

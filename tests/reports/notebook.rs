@@ -68,7 +68,7 @@ fn arrays_print_their_type_and_elements() {
         EVCXR_END_CONTENT
         EVCXR_BEGIN_CONTENT text/html
         <div><code>float32[2,2]</code></div>
-        <pre style="margin: 0; white-space: pre; overflow-x: auto">[[ 1.5  -2.  ]
+        <pre style="margin: 0; font-family: monospace; white-space: pre; overflow-x: auto">[[ 1.5  -2.  ]
          [ 0.25  3.  ]]</pre>
         EVCXR_END_CONTENT
     "#]]

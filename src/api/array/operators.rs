@@ -41,7 +41,8 @@ left!(f64 i32);
 // `(x + 1.0).sin()` can be inferred. On the left only f64 and i32 are supported: with a second
 // float type, `(2.0 * x).sin()` could not be inferred. The impls for other numbers have a bound
 // that does not hold. It has a lifetime so that rustc checks it for each use, where it prints the
-// message of `LeftOperand`; inference of literals skips these impls.
+// message of `LeftOperand`; inference of literals skips these impls. They are inline, because rustc
+// compiles no code for an impl whose bound does not hold, but a shared library would export it.
 macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
     impl<R: Operand> ops::$Op<R> for Array {
         type Output = Array;
@@ -65,6 +66,7 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         $s: LeftOperand<'a>,
     {
         type Output = Array;
+        #[inline]
         #[track_caller]
         fn $op(self, rhs: Array) -> Array {
             Array::binary(Binary::$fun, self.into_term(), rhs.term(), CallSite::here(Binary::$fun.name()))
@@ -75,6 +77,7 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         $s: LeftOperand<'a>,
     {
         type Output = Array;
+        #[inline]
         #[track_caller]
         fn $op(self, rhs: &'a Array) -> Array {
             Array::binary(Binary::$fun, self.into_term(), rhs.term(), CallSite::here(Binary::$fun.name()))

@@ -17,7 +17,8 @@ use std::panic::Location;
 /// A precision is the number of digits after the point of each float: `{:.2}` prints `[1.50 0.25]`.
 /// A width pads scalars, which are aligned at the right unless the format says otherwise.
 impl fmt::Display for Array {
-    #[track_caller]
+    // without `#[track_caller]`: formatting calls this through a vtable, which has no caller's
+    // location, and rustc 1.95 cannot link the table's entry to a shared library (see notebooks/dylib)
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.repr() {
             Repr::Traced(t) => write!(f, "{}", t.value.ty),

@@ -11,7 +11,7 @@ use std::fmt;
 /// its terms. [`Jit::data_movement`](crate::Jit::data_movement) creates it by running the program.
 ///
 /// It prints as text; [`MovementDiagram::to_svg`] draws it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MovementDiagram {
     /// The argument, then each result.
     pub(crate) stages: Vec<DiagramStage>,
@@ -212,6 +212,8 @@ impl fmt::Display for MovementDiagram {
         self.sent.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
+
+debug_as_display! { [] MovementDiagram }
 
 fn element_text(cell: &DiagramElement) -> String {
     let from: Vec<String> = cell.from.iter().map(usize::to_string).collect();

@@ -3,19 +3,18 @@
 use crate::core::util::text::escape;
 use std::fmt::Write;
 
-/// Text in a fixed-width font, whose lines are not wrapped.
+/// The style of text in a fixed-width font, whose lines are not wrapped.
+const PREFORMATTED: &str = "margin: 0; font-family: monospace; white-space: pre; overflow-x: auto";
+
+/// Text in a fixed-width font.
 pub(super) fn preformatted(text: &str) -> String {
-    format!(
-        "<pre style=\"margin: 0; white-space: pre; overflow-x: auto\">{}</pre>\n",
-        escape(text.trim_end())
-    )
+    format!("<pre style=\"{PREFORMATTED}\">{}</pre>\n", escape(text.trim_end()))
 }
 
 /// The text of an error, with a mark at its left.
 pub(super) fn error(text: &str) -> String {
-    let style =
-        "margin: 0; padding-left: 0.8em; border-left: 4px solid #d33; white-space: pre; overflow-x: auto";
-    format!("<pre style=\"{style}\">{}</pre>\n", escape(text.trim_end()))
+    let mark = "padding-left: 0.8em; border-left: 4px solid #d33";
+    format!("<pre style=\"{PREFORMATTED}; {mark}\">{}</pre>\n", escape(text.trim_end()))
 }
 
 /// A line of code above a value, such as its type.

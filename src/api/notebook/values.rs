@@ -18,8 +18,8 @@ use std::fmt;
 const MAX_DRAWN_DEVICES: usize = 64;
 /// The maximum number of arrays of a tree that show their elements.
 const MAX_SHOWN_LEAVES: usize = 8;
-/// The longer side of a picture next to a value, in pixels.
-const SIDE_PX: f64 = 240.0;
+/// The longer side of a picture of blocks, in pixels.
+const SIDE_PX: f64 = 260.0;
 
 /// Values that show the text that they print.
 macro_rules! shown_as_text {
@@ -189,7 +189,7 @@ impl NotebookDisplay for Picture {
     fn mime_bundle(&self) -> MimeBundle {
         let text = self.to_string();
         if self.has_blocks() {
-            return MimeBundle::new(text).with(SVG, self.to_svg());
+            return MimeBundle::new(text).with(SVG, self.to_svg_sized(SIDE_PX));
         }
         let html = html::preformatted(&text);
         MimeBundle::new(text).with(HTML, html)

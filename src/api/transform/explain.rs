@@ -11,7 +11,8 @@ use crate::api::trace::what_if::{self, Site, TrialEdit};
 use crate::api::tree::{CallArgs, Path, Tree};
 use crate::api::{array::Array, trace::pipeline::spec_of};
 use crate::core::{
-    Axes, Error, Mesh, Result, Sharding, SourceLocation, Spec, util::small_sort, util::text::scaled,
+    Axes, Error, LineLabels, Mesh, Result, Sharding, SourceLocation, Spec, util::small_sort,
+    util::text::scaled,
 };
 use crate::ir::program::{Builder, Input, Op, Phase, Value, Var};
 use crate::partition::plan::{Link, Machine, Plan};
@@ -157,9 +158,9 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
             }
         }
         if let Some(StepOrigin { location: Some(location), .. }) = &c.hoisted_from {
-            let (file, line) = (location.file(), location.line());
+            let line = LineLabels::new().of(Some(*location));
             chain.push(format!(
-                "the moved value is the same at each step of the loop at {file}:{line}: it is moved once, before that loop"
+                "the moved value is the same at each step of the loop at {line}: it is moved once, before that loop"
             ));
         }
         places.extend(traced.results.into_iter().map(EditSite::Result));

@@ -1,7 +1,7 @@
 //! The edits that `explain` tries: where a program can be changed, and to which shardings.
 
 use crate::api::trace::what_if::{Site, TrialEdit};
-use crate::core::{Axes, AxisType, Mesh, SourceLocation, Spec};
+use crate::core::{Axes, AxisType, LineLabels, Mesh, SourceLocation, Spec};
 use crate::ir::ops::sharding::{Constrain, Reshard};
 use crate::ir::program::{Control, Equation, Input, Op, Phase, Program, Var};
 
@@ -71,7 +71,7 @@ pub(super) fn bodies(c: &Control) -> impl Iterator<Item = &Program> {
 
 /// Formats an operation with its source location and phase.
 pub(super) fn describe_op(op: &str, location: Option<SourceLocation>, phase: Phase) -> String {
-    let line = location.map_or(String::new(), |p| format!(" at {}:{}", p.file(), p.line()));
+    let line = location.map_or(String::new(), |p| format!(" at {}", LineLabels::new().of(Some(p))));
     let phase = if phase == Phase::Forward { String::new() } else { format!(" ({})", phase.name()) };
     format!("{op}{line}{phase}")
 }

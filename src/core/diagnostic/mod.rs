@@ -4,11 +4,13 @@
 //! operands and the user's source location, makes a [`Diagnostic`] of it. An [`Error`] is one or
 //! several diagnostics. The module `render` prints them.
 
+mod cell;
 mod cursor;
 mod pass_printer;
 mod render;
 pub(crate) mod terminal;
 
+pub(crate) use cell::LineLabels;
 pub(crate) use cursor::Cursor;
 pub(crate) use pass_printer::{PrintedStage, requested_stages};
 

@@ -1,5 +1,6 @@
 //! Rendering of diagnostics as text, with the user's source line if the file can be read.
 
+use super::cell::{CELL, NotebookCell};
 use super::{Diagnostic, SourceLocation, TypePart};
 use crate::core::util::text::{columns, wrap};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
@@ -10,11 +11,29 @@ use std::path::Path;
 ///
 /// Sentences are wrapped to `width` columns, if given; code to copy is not.
 pub(super) fn render(list: &[Diagnostic], renderer: &Renderer, width: Option<usize>) -> String {
-    let texts: Vec<_> = list.iter().map(|d| render_one(d, renderer, width)).collect();
-    texts.join("\n\n")
+    let cell = NotebookCell::newest();
+    // the numbers of a cell's lines are those of a file that the user does not see
+    let renderer = renderer.clone().anonymized_snippet_line_numbers(cell.is_some());
+    let texts: Vec<_> = list.iter().map(|d| render_one(d, &renderer, cell.as_ref(), width)).collect();
+    let text = texts.join("\n\n");
+    if cell.is_some() { without_cell_lines(&text) } else { text }
 }
 
-fn render_one(d: &Diagnostic, renderer: &Renderer, width: Option<usize>) -> String {
+/// Removes the line and the column after the name of a cell.
+fn without_cell_lines(text: &str) -> String {
+    let mark = format!("--> {CELL}:");
+    let is_position = |c: char| c.is_ascii_digit() || c == ':';
+    let mut parts = text.split(mark.as_str());
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |text, part| format!("{text}--> {CELL}{}", part.trim_start_matches(is_position)))
+}
+
+fn render_one(
+    d: &Diagnostic,
+    renderer: &Renderer,
+    cell: Option<&NotebookCell>,
+    width: Option<usize>,
+) -> String {
     let title = match d.op.as_str() {
         "" => d.fault.message.clone(),
         op => format!("{op}: {}", d.fault.message),
@@ -26,15 +45,25 @@ fn render_one(d: &Diagnostic, renderer: &Renderer, width: Option<usize>) -> Stri
         None => title,
     };
     let mut group = Group::with_title(Level::ERROR.primary_title(title).id(d.fault.kind.name()));
+    // the newest cell of a notebook, other cells, or the path of a file
+    let name = |location: SourceLocation| match cell {
+        Some(cell) if cell.contains(location) => CELL,
+        Some(_) => "an earlier cell",
+        None => location.file(),
+    };
+    let read = |location: SourceLocation| match cell {
+        Some(cell) => cell.contains(location).then(|| cell.source.clone()),
+        None => read_source(location.file()),
+    };
     let mut files: Vec<(&str, Option<String>, Vec<SourceMark<'_>>)> = Vec::new();
     let own = d.location.map(|place| SourceMark { location: place, op: &d.op, label: None });
     let related =
         d.related.iter().map(|(place, what)| SourceMark { location: place, op: "", label: Some(what) });
     for mark in own.into_iter().chain(related) {
-        let file = mark.location.file();
+        let file = name(mark.location);
         match files.iter_mut().find(|f| f.0 == file) {
             Some(f) => f.2.push(mark),
-            None => files.push((file, read_source(file), vec![mark])),
+            None => files.push((file, read(mark.location), vec![mark])),
         }
     }
     // a location whose line does not exist (the file changed, or was generated) is printed without
@@ -59,6 +88,7 @@ fn render_one(d: &Diagnostic, renderer: &Renderer, width: Option<usize>) -> Stri
     }
     for m in placeless {
         group = match m.label {
+            _ if cell.is_some() => group.element(Origin::path(name(m.location))),
             None => {
                 let (line, column) = (m.location.line() as usize, m.location.column() as usize);
                 group.element(Origin::path(m.location.file()).line(line).char_column(column))

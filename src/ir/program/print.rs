@@ -6,12 +6,12 @@
 //! dimension are printed after the type: `float32[102] over [x]`.
 
 use super::{Control, Input, Op, Program, Var};
-use crate::core::sharding::sub_axes;
+use crate::core::{LineLabels, sharding::sub_axes};
 use std::fmt;
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        print(self, f, 0)
+        print(self, f, 0, &LineLabels::new())
     }
 }
 
@@ -66,7 +66,7 @@ fn control(c: &Control) -> String {
     }
 }
 
-fn print(p: &Program, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+fn print(p: &Program, f: &mut fmt::Formatter<'_>, depth: usize, lines: &LineLabels) -> fmt::Result {
     let pad = "  ".repeat(depth);
     writeln!(f, "{pad}({}) {{", bindings(p, &p.inputs))?;
     for e in &p.equations {
@@ -77,11 +77,11 @@ fn print(p: &Program, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         let ins: Vec<_> = e.inputs.iter().map(operand).collect();
         let bound =
             if e.outputs.is_empty() { String::new() } else { format!("{} = ", bindings(p, &e.outputs)) };
-        let place = e.location.map(|p| format!("  // {}:{}", p.file(), p.line())).unwrap_or_default();
+        let place = e.location.map(|p| format!("  // {}", lines.of(Some(p)))).unwrap_or_default();
         writeln!(f, "{pad}  {bound}{what} {}{place}", ins.join(" "))?;
         if let Op::Control(c) = &e.op {
             for body in c.bodies() {
-                print(body, f, depth + 2)?;
+                print(body, f, depth + 2, lines)?;
             }
         }
     }

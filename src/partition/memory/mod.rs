@@ -3,7 +3,7 @@
 
 mod account;
 
-use crate::core::diagnostic::SourceLocation;
+use crate::core::diagnostic::{LineLabels, SourceLocation};
 use crate::core::util::small_sort;
 use crate::ir::program::ScopePath;
 use crate::partition::program::{SpmdProgram, StepOrigin};
@@ -103,8 +103,8 @@ const MAX_PRINTED_ENTRIES: usize = 10;
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line =
-            |p: Option<SourceLocation>| p.map_or(String::new(), |p| format!(" {}:{}", p.file(), p.line()));
+        let lines = LineLabels::new();
+        let line = |p: Option<SourceLocation>| p.map_or(String::new(), |p| format!(" {}", lines.of(Some(p))));
         let mark = if self.exact { "" } else { "≈" };
         writeln!(
             f,

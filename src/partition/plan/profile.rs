@@ -1,8 +1,8 @@
 //! Profiles: timelines of the devices or workers in a measured run, and comparisons with a plan.
 
-use super::html::{PageColumn, location_text, page};
+use super::html::{PageColumn, page};
 use super::{EntryKind, Plan};
-use crate::core::{SourceLocation, util::small_sort, util::text::scaled};
+use crate::core::{LineLabels, SourceLocation, util::small_sort, util::text::scaled};
 use crate::ir::program::{Phase, ScopePath};
 use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;
@@ -273,6 +273,7 @@ impl fmt::Display for Timeline {
         }
         let all = self.rows();
         let busiest = format!("busiest {}", self.track_name());
+        let lines = LineLabels::new();
         type Column<'a, 'r> = TableColumn<'a, TimelineRow<'r>>;
         let columns = [
             Column::number(&busiest, |r| scaled(r.busiest, "s")),
@@ -282,7 +283,7 @@ impl fmt::Display for Timeline {
             Column::phase(&all, |r| r.first.phase),
             Column::text("operation", |r| r.first.op.clone()),
             Column::scope(&all, |r| &r.first.scope),
-            Column::text("line", |r| location_text(r.first.source)),
+            Column::text("line", |r| lines.of(r.first.source)),
         ];
         f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         match all.len().saturating_sub(MAX_ROWS) {
@@ -308,6 +309,7 @@ impl fmt::Display for Comparison {
         // The row of the whole call has no phase.
         let rows: Vec<(&ComparisonRow, Option<Phase>)> =
             std::iter::once((&whole, None)).chain(self.rows.iter().map(|r| (r, Some(r.phase)))).collect();
+        let lines = LineLabels::new();
         type Column<'a, 'r> = TableColumn<'a, (&'r ComparisonRow, Option<Phase>)>;
         let columns = [
             Column::number("planned", |(r, _)| scaled(r.planned, "s")),
@@ -316,7 +318,7 @@ impl fmt::Display for Comparison {
             Column::phase(&rows, |(_, phase)| *phase),
             Column::text("operation", |(r, _)| r.op.clone()),
             Column::scope(&rows, |(r, _)| &r.scope),
-            Column::text("line", |(r, _)| location_text(r.source)),
+            Column::text("line", |(r, _)| lines.of(r.source)),
         ];
         f.write_str(&text_table(&columns, &rows[..rows.len().min(MAX_ROWS + 1)], None))
     }

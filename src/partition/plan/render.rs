@@ -2,7 +2,7 @@
 
 use super::html::{PageColumn, location_text, page};
 use super::{EntryKind, Plan, PlanEntry};
-use crate::core::{util::small_sort, util::text::scaled};
+use crate::core::{LineLabels, util::small_sort, util::text::scaled};
 use crate::partition::columns::{PHASE_COLUMN, SCOPE_COLUMN, TableColumn, text_table};
 use std::fmt;
 
@@ -119,6 +119,7 @@ impl fmt::Display for Plan {
         if all.is_empty() {
             return Ok(());
         }
+        let lines = LineLabels::new();
         type Column<'a, 'r> = TableColumn<'a, PlanRow<'r>>;
         let columns = [
             Column::number("time", |r| scaled(r.seconds, "s")),
@@ -130,7 +131,7 @@ impl fmt::Display for Plan {
             Column::text("what", |r| r.first.kind.name()),
             Column::text("operation", |r| r.first.op.clone()),
             Column::scope(&all, |r| &r.first.scope),
-            Column::text("line", |r| location_text(r.first.source)),
+            Column::text("line", |r| lines.of(r.first.source)),
         ];
         f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         if all.len() > MAX_ROWS {

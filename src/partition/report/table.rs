@@ -1,6 +1,6 @@
 //! The table of a program's collectives, with the source location that caused each.
 
-use crate::core::diagnostic::terminal;
+use crate::core::diagnostic::{LineLabels, terminal};
 use crate::partition::collective::{Collective, Collectives};
 use crate::partition::columns::{TableColumn, table_cells, text_table};
 use std::fmt;
@@ -64,7 +64,7 @@ impl Collectives {
     fn columns(&self) -> [TableColumn<'_, Collective>; 11] {
         let rows = &self.list;
         let bytes = |n: u64, exact: bool| format_estimate(n, exact) + &format_bytes(n);
-        let line = |c: &Collective| c.location.map(|p| format!("{}:{}", p.file(), p.line()));
+        let lines = LineLabels::new();
         type Column<'a> = TableColumn<'a, Collective>;
         [
             Column::text("kind", |c| c.kind.to_string()),
@@ -76,7 +76,7 @@ impl Collectives {
             Column::phase(rows, |c| Some(c.phase)),
             Column::text("operation", |c| c.op.clone()),
             Column::scope(rows, |c| &c.scope),
-            Column::text("line", move |c| line(c).unwrap_or_default()),
+            Column::text("line", move |c| lines.of(c.location)),
             Column::text("reason", |c| c.reason.clone()),
         ]
     }

@@ -1,0 +1,3 @@
+//! `atmesh` as a shared library, for the cells of notebooks.
+
+pub use atmesh::*;
