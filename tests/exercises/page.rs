@@ -69,6 +69,23 @@ fn the_page_has_all_exercises() -> Result<()> {
     Ok(())
 }
 
+/// The page that teaches an exercise links to it.
+#[test]
+fn chapters_link_to_their_exercises() -> Result<()> {
+    let mut missing = Vec::new();
+    for (k, exercise) in tasks::all().iter().enumerate() {
+        let link = format!("(exercises.md#{}-{})", k + 1, exercise.name);
+        // the project of the part on training has its own exercises
+        if exercise.chapter != "optimizers.md"
+            && !read(&format!("book/src/{}", exercise.chapter))?.contains(&link)
+        {
+            missing.push(format!("{}: {link}", exercise.chapter));
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    Ok(())
+}
+
 /// Each exercise has a task, a chapter, and both functions between anchors.
 #[test]
 fn exercises_are_complete() -> Result<()> {
