@@ -45,6 +45,7 @@ pub(super) struct MeetingResult {
     /// The bytes of the root.
     pub(super) payload: Vec<u8>,
     /// The failure of a process, which the message names.
+    #[cfg_attr(not(feature = "xla"), expect(dead_code, reason = "only the engine xla compiles together"))]
     pub(super) failure: Option<String>,
 }
 

@@ -96,6 +96,7 @@ static JOINED_AT: Mutex<Option<SourceLocation>> = Mutex::new(None);
 /// join in time, or this process has joined already. If there are several processes: this one has
 /// made a mesh before. If also `ATMESH_PJRT_PLUGIN` is set (feature `xla`): the plugin does not
 /// show the devices of all processes, or `ATMESH_ENGINE` names another engine than `xla`.
+#[doc(alias("initialize", "init_process_group", "mpirun", "multi_host", "MPI_Init", "torchrun"))]
 #[track_caller]
 pub fn init() -> Result<Cluster> {
     init_at(&Options::default(), Location::caller())
@@ -176,10 +177,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Returns the rank of this process: 0 for the first one.
+    #[doc(alias("process_index", "get_rank", "MPI_Comm_rank"))]
     pub fn process(&self) -> usize {
         self.membership.process
     }
     /// Returns the number of processes.
+    #[doc(alias("process_count", "world_size", "MPI_Comm_size"))]
     pub fn processes(&self) -> usize {
         self.membership.processes
     }
@@ -216,6 +219,7 @@ impl Cluster {
             return Ok(());
         };
         let made = check_default_engine(self.membership.processes)
+            .and_then(|()| crate::xla::engine::check_no_client())
             .and_then(|()| Client::for_cluster(&self.membership, group))
             .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
         crate::xla::engine::register();
@@ -262,6 +266,7 @@ impl Cluster {
     ///
     /// # Errors
     /// A process is gone, has ended, or is in another call.
+    #[doc(alias("sync_global_devices", "MPI_Barrier"))]
     #[track_caller]
     pub fn barrier(&self, name: &str) -> Result<()> {
         let Some(group) = &self.membership.group else { return Ok(()) };
@@ -278,6 +283,7 @@ impl Cluster {
     ///
     /// # Errors
     /// A process is gone, has ended, or is in another call; or there are more than 63 MiB.
+    #[doc(alias("broadcast_one_to_all", "MPI_Bcast"))]
     #[track_caller]
     pub fn broadcast(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         match &self.membership.group {

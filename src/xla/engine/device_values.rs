@@ -23,13 +23,25 @@ pub(crate) fn use_cluster_client(client: &Client, processes: usize) {
     register_process_devices(SharedDevices { client: client.clone(), processes });
 }
 
+/// The clients of this process alone.
+static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
+
+/// Returns an error if this process has run a program on the plugin alone, so that it cannot share
+/// its devices with other processes.
+pub(crate) fn check_no_client() -> Result<()> {
+    if CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        return Ok(());
+    }
+    let fault = fault!(Device, "this process has run a program on XLA before it joins the others");
+    Err(fault.help("call `distributed::init` before the first program").into())
+}
+
 /// Returns a client with at least this many devices.
 /// All programs share the clients that exist already.
 pub(super) fn client(devices: usize) -> Result<Client> {
     if let Some(client) = CLUSTER_CLIENT.get() {
         return Ok(client.clone());
     }
-    static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
     let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(client) = clients.iter().find(|c| c.devices() >= devices) {
         return Ok(client.clone());

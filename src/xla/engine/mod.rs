@@ -8,7 +8,7 @@
 
 mod device_values;
 
-pub(crate) use device_values::use_cluster_client;
+pub(crate) use device_values::{check_no_client, use_cluster_client};
 
 use crate::core::{Diagnostic, Error, ErrorKind, Result, SourceLocation};
 use crate::exec::engine::{self, CompileRequest, Engine, Executable, ExecutionReport, Failure, XlaEngine};

@@ -136,15 +136,10 @@ impl Client {
         }
     }
     /// Begins a run, which other processes may wait for; an error if the processes cannot go on.
-    pub(super) fn begin_run(
-        &self,
-        program: &str,
-        op: &str,
-        location: SourceLocation,
-    ) -> Result<Option<CallGuard<'_>>> {
+    pub(super) fn begin_run(&self, program: &str, location: SourceLocation) -> Result<Option<CallGuard<'_>>> {
         let Some(group) = &self.group else { return Ok(None) };
         match group.fault() {
-            Some(fault) => Err(Error::new(fault, op, Vec::new(), Some(location))),
+            Some(fault) => Err(Error::new(fault, "distributed", Vec::new(), Some(location))),
             None => Ok(Some(group.begin_call(program.to_string(), location))),
         }
     }
@@ -156,7 +151,8 @@ impl Client {
         let end = Instant::now() + REASON_TIMEOUT;
         loop {
             if let Some(fault) = group.fault() {
-                return Error::combine([Error::new(fault, op, Vec::new(), Some(location)), error]);
+                let reason = Error::new(fault, "distributed", Vec::new(), Some(location));
+                return Error::combine([reason, error]);
             }
             if Instant::now() > end {
                 // they wait in a call that this process does not complete

@@ -142,7 +142,7 @@ impl LoadedExecutable {
         let inner: Vec<Vec<&api::RawBuffer>> =
             arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
         let turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = self.client.begin_run(&self.name, op, location)?;
+        let call = self.client.begin_run(&self.name, location)?;
         let results = self.inner.run(&inner, kept).map_err(|words| {
             self.client.explain(plugin_error(op, "XLA did not run it", &words), op, location)
         })?;
