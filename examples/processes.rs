@@ -105,7 +105,7 @@ fn one_read(cluster: &Cluster, x: &Array) -> Result<()> {
 /// A mistake: a value that should be the same everywhere comes from another seed in process 1.
 fn another_seed(cluster: &Cluster, mesh: &Mesh, x: &Array) -> Result<()> {
     let noise = Key::new(cluster.process() as u64).normal([FEATURES]).put(mesh, p![]);
-    println!("{}", (x + noise).sum(..));
+    println!("{}", (x + noise).sum(..).item::<f32>()?);
     Ok(())
 }
 // ANCHOR_END: seed

@@ -150,7 +150,7 @@ fn programs_by_indexing_print_what_the_book_shows() {
     }
 }
 #[test]
-fn one_process_prints_its_part() {
+fn one_process_trains_alone() {
     compare("processes", &[]);
 }
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -50,13 +50,19 @@ impl Ended {
 impl Process {
     /// Starts a child process with a role and more variables.
     pub(crate) fn start(role: &str, variables: &[(&str, String)]) -> Process {
+        let program = std::env::current_exe().unwrap();
+        let arguments = ["child", "--exact", "--nocapture", "--test-threads=1"];
+        let role = vec![(ROLE, role.to_string())];
+        Process::start_program(&program, &arguments, &[role, variables.to_vec()].concat())
+    }
+    /// Starts a program with arguments and more variables.
+    pub(crate) fn start_program(program: &Path, arguments: &[&str], variables: &[(&str, String)]) -> Process {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("atmesh-processes-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture", "--test-threads=1"])
-            .env(ROLE, role)
+        let child = Command::new(program)
+            .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(File::create(folder.join("stdout")).unwrap())

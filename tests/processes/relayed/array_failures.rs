@@ -117,6 +117,13 @@ pub(crate) fn the_cluster_is_dropped() -> Result<()> {
     jit(|w: &Array, x: &Array| step(w, x, 0.01)).call((&weights, &batch)).map(drop)
 }
 
+/// A program runs on the plugin before the processes join.
+pub(crate) fn a_program_before_joining() -> Result<()> {
+    let twice = jit(|x: &Array| x + x).engine(EngineKind::Xla).call(Array::ones([2]))?;
+    assert_eq!(twice.to_vec::<f32>()?, [2.0; 2]);
+    init().map(drop)
+}
+
 /// Returns the errors of processes with a role, which must come within 3 s.
 fn errors(role: &str) -> Option<Vec<String>> {
     let all = start(role, 3, 1)?;
@@ -237,6 +244,16 @@ fn a_cluster_that_is_dropped_is_an_error_with_its_reason() {
         let error = ended.error().1;
         assert!(error.contains("this process has left the others"), "{error}");
         assert!(error.contains("help: keep the `Cluster` until the end"), "{error}");
+    }
+}
+
+#[test]
+fn joining_after_a_program_is_an_error() {
+    let Some(all) = start("program first", 2, 1) else { return };
+    for ended in wait_all(all, LIMIT) {
+        let error = ended.error().1;
+        assert!(error.contains("has run a program on XLA before") || error.contains("is gone"), "{error}");
+        assert!(error.contains("array_failures.rs:") && error.contains("help: "), "{error}");
     }
 }
 

@@ -7,9 +7,13 @@
 mod array_failures;
 mod array_tests;
 mod arrays;
+mod book;
+#[path = "../../examples/built.rs"]
+mod built;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
 mod failures;
+mod launchers;
 mod programs;
 #[path = "../supervisor.rs"]
 mod supervisor;
@@ -82,6 +86,7 @@ fn child() {
         "early end" => one_call_less(),
         "failure" => one_run_fails(),
         "meshes" => meshes(),
+        "program first" => array_failures::a_program_before_joining(),
         "mesh first" => Mesh::new([("X", 4)]).and_then(|_| init().map(drop)),
         _ => panic!("there is no role {role}"),
     };
