@@ -7,7 +7,7 @@ use lexer::{Token, TokenKind, library_sources};
 use std::collections::BTreeSet;
 
 /// Names that users search for, in addition to those on the page.
-const WORDS: [&str; 36] = [
+const WORDS: [&str; 40] = [
     "make_mesh",
     "NamedSharding",
     "PartitionSpec",
@@ -44,10 +44,14 @@ const WORDS: [&str; 36] = [
     "divmod",
     "argwhere",
     "hstack",
+    "mpirun",
+    "multi_host",
+    "init_process_group",
+    "process_index",
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 111] = [
+const TASKS: [(&str, &str); 119] = [
     ("a row that should not be there", "explain"),
     ("the cause", "explain"),
     ("recomputation", "recompute"),
@@ -140,6 +144,14 @@ const TASKS: [(&str, &str); 111] = [
     ("optax", "optimizers"),
     ("StableHLO", "beyond"),
     ("cluster", "beyond"),
+    ("cluster", "processes"),
+    ("several processes", "processes"),
+    ("several machines", "processes"),
+    ("mpirun", "processes"),
+    ("SLURM", "processes"),
+    ("torchrun", "processes"),
+    ("GPUs", "processes"),
+    ("process dies", "processes"),
     ("report", "reports"),
     ("explain", "reports"),
     ("unreduced", "unreduced"),
