@@ -14,6 +14,12 @@ ATMESH_SOAK=1 cargo test -q -p atmesh_linalg
 ATMESH_SOAK=1 cargo test -q --features safetensors --test safetensors -- killed:: char_gpt::
 ATMESH_SOAK=1 cargo test -q --test training a_million_draws
 ATMESH_SOAK=1 cargo test -q --test processes
+if plugin=$(timeout 600 scripts/plugin); then
+  cargo build -q -p atmesh_relay
+  relay=$(find "$(realpath "${CARGO_TARGET_DIR:-target}")/debug" -maxdepth 1 -name 'libatmesh_relay.*' ! -name '*.d' | head -1)
+  ATMESH_SOAK=1 ATMESH_RELAY=$relay ATMESH_RELAY_PLUGIN=$plugin \
+    cargo test -q --features xla,safetensors --test relayed -- --test-threads 1
+fi
 DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
