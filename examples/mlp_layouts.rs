@@ -62,6 +62,16 @@ fn train(mesh: &Mesh, print: bool) -> Result<Vec<f32>> {
     Ok(losses)
 }
 
+/// Calls `f` with the name and the losses of each layout, on explicit and on auto axes.
+#[allow(dead_code, reason = "tests of several processes call it")]
+pub(crate) fn for_each_layout(mut f: impl FnMut(&str, Vec<f32>)) -> Result<()> {
+    for (name, mesh) in layouts()? {
+        f(&format!("{name}, explicit"), train(&mesh, false)?);
+        f(&format!("{name}, auto"), train(&mesh.with_auto(mesh.axis_names())?, false)?);
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     for (name, mesh) in layouts()? {
         println!("== {name}\n{mesh}");

@@ -278,14 +278,24 @@ pub(crate) fn plain_bits(a: &Array) -> Result<Array> {
     })
 }
 
+/// The programs by topic.
+pub(crate) const GROUPS: [(&str, fn() -> Result<Vec<Case>>); 9] = [
+    ("explicit", explicit),
+    ("auto", auto),
+    ("manual", manual),
+    ("plain", plain),
+    ("steps", further::steps),
+    ("further manual", further::manual),
+    ("values", further::values),
+    ("primitives", primitives),
+    ("sharded primitives", further::primitives),
+];
+
 /// Returns all programs.
 pub(crate) fn all() -> Result<Vec<Case>> {
-    let mut cases = explicit()?;
-    cases.extend(auto()?);
-    cases.extend(manual()?);
-    cases.extend(plain()?);
-    for more in [further::steps, further::manual, further::values, primitives, further::primitives] {
-        cases.extend(more()?);
+    let mut cases = Vec::new();
+    for (_, group) in GROUPS {
+        cases.extend(group()?);
     }
     Ok(cases)
 }

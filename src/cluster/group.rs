@@ -9,6 +9,8 @@ use super::wire::{ClusterFault, FaultKind, Meeting};
 use crate::core::{Error, ErrorKind, Fault, Result, SourceLocation};
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "xla")]
+use std::sync::OnceLock;
 use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "xla")]
 use std::time::Duration;
@@ -45,6 +47,16 @@ pub(crate) struct Membership {
     pub(crate) group: Option<Arc<ProcessGroup>>,
 }
 
+/// The group of this process, once it has joined others.
+#[cfg(feature = "xla")]
+static CURRENT: OnceLock<Arc<ProcessGroup>> = OnceLock::new();
+
+/// Returns the group of this process, if it has joined others.
+#[cfg(feature = "xla")]
+pub(crate) fn current_group() -> Option<Arc<ProcessGroup>> {
+    CURRENT.get().cloned()
+}
+
 /// Joins the other processes. `properties` must be the same in all of them.
 ///
 /// `properties` is called only if there are several processes.
@@ -63,7 +75,10 @@ pub(crate) fn join_group(
             let Joined { connection, server, progress } =
                 join(&plan, &properties()?).map_err(|fault| at(user_fault(&fault)))?;
             let (server, num_meetings) = (Mutex::new(server), Mutex::new(0));
-            Some(Arc::new(ProcessGroup { plan, connection, server, progress, num_meetings }))
+            let group = Arc::new(ProcessGroup { plan, connection, server, progress, num_meetings });
+            #[cfg(feature = "xla")]
+            let _ = CURRENT.set(group.clone());
+            Some(group)
         }
     };
     Ok(Membership { process, processes, local_process, devices, group })
@@ -99,6 +114,37 @@ impl ProcessGroup {
     #[cfg(feature = "xla")]
     pub(crate) fn get(&self, key: &[u8], wait: Duration) -> Result<Option<Vec<u8>>, String> {
         self.connection.get(key, wait).map_err(|fault| fault.message)
+    }
+    /// Stores a value under a key, for all processes.
+    #[cfg(feature = "xla")]
+    pub(crate) fn store_value(&self, key: &[u8], value: &[u8]) -> Result<(), Fault> {
+        self.connection.set(key, value).map_err(|fault| user_fault(&fault))
+    }
+    /// Waits for the value of a key. It is an error if the group fails meanwhile.
+    #[cfg(feature = "xla")]
+    pub(crate) fn wait_for_value(&self, key: &[u8]) -> Result<Vec<u8>, Fault> {
+        loop {
+            // (each wait has an end)
+            let found = self.connection.get(key, Duration::from_secs(3600));
+            if let Some(value) = found.map_err(|fault| user_fault(&fault))? {
+                return Ok(value);
+            }
+        }
+    }
+    /// Returns the rank of this process.
+    #[cfg(feature = "xla")]
+    pub(crate) fn process(&self) -> usize {
+        self.plan.process
+    }
+    /// Returns the number of processes.
+    #[cfg(feature = "xla")]
+    pub(crate) fn processes(&self) -> usize {
+        self.plan.processes
+    }
+    /// Returns the name of a process: its rank, host and id.
+    #[cfg(feature = "xla")]
+    pub(crate) fn name_of(&self, process: usize) -> String {
+        self.connection.members().get(process).map_or_else(|| format!("process {process}"), |p| p.to_string())
     }
     /// Reports a failure of this process in a call of all processes, which ends the group.
     #[cfg(feature = "xla")]

@@ -28,7 +28,7 @@ mod store;
 mod wire;
 
 #[cfg(feature = "xla")]
-pub(crate) use group::{CallTerms, ProcessGroup};
+pub(crate) use group::{CallTerms, ProcessGroup, current_group};
 pub(crate) use group::{Membership, join_group};
 pub use options::Options;
 #[cfg(feature = "xla")]

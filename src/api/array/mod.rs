@@ -37,8 +37,7 @@ mod storage;
 
 mod host;
 
-pub(crate) mod atomic_file;
-pub(crate) mod npy;
+pub(crate) mod files;
 
 #[cfg(feature = "dlpack")]
 mod dlpack;

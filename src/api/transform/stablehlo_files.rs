@@ -1,7 +1,7 @@
 //! Export of StableHLO modules as a folder of files.
 
 use super::stablehlo::{Port, StableHlo};
-use crate::api::array::atomic_file;
+use crate::api::array::files::atomic_file;
 use crate::core::{ArrayType, Error, Result};
 use crate::partition::machine::to_json_lines;
 use serde::{Serialize, Serializer};

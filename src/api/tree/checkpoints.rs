@@ -5,12 +5,14 @@
 //! again gets a name with a generation, `step-00000100.1`, and replaces the earlier one after it is
 //! complete.
 
+use super::files::leaves;
 use super::safetensors::{
     LoadCall, LoadFailure, LoadOptions, SaveOptions, TensorFiles, load_tree, pending_tensors,
 };
-use super::step_folders::{StepFolder, lock, remove_old_steps, step_folders, step_name, write_step};
+use super::step_folders::{StepFolder, lock, step_folders, step_name, write_step};
 use super::{Args, Tree, snapshot};
-use crate::api::array::atomic_file::data_error;
+use crate::api::array::files::atomic_file::data_error;
+use crate::api::array::files::peers::{FilePeers, StepFailure};
 use crate::core::{Error, Fault, Result, SourceLocation};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,6 +38,11 @@ const NICENESS: i32 = 15;
 /// arrays: their memory is held until it is written. If a program or its machine stops at any
 /// moment, no step that was saved before is lost, and [`restore`](Checkpoints::restore) finds the
 /// newest one that is complete.
+///
+/// If arrays are on devices of [several processes](crate::distributed), all of them save and
+/// restore together, in a folder that they share. Each writes and reads the blocks of its devices.
+/// A step is complete when all processes have written their parts, and a run with another number
+/// of processes can restore it.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -239,16 +246,21 @@ impl Checkpoints {
             return Ok(false);
         }
         self.wait()?;
-        let failed = |fault: Fault| in_folder(fault, &self.folder, SAVE, location);
-        if self.lock.is_none() {
-            self.lock = lock(&self.folder).map_err(failed)?;
-        }
-        let tensors = pending_tensors(&snapshot(&tree.into_tree()), &options, location)?;
+        let tree = tree.into_tree();
+        let op = format!("{SAVE} of step {step}");
+        let mut peers = FilePeers::of_arrays(&leaves(&tree), &op, &self.folder, location)?;
+        let locked = match self.lock.is_none() && peers.is_first() {
+            true => lock(&self.folder).map(|lock| self.lock = lock),
+            false => Ok(()),
+        };
+        let failed = |why: StepFailure<Fault>| in_folder(why.into_fault(), &self.folder, SAVE, location);
+        peers.agree(locked).map_err(failed)?;
+        let tensors = pending_tensors(&snapshot(&tree), &options, location)?;
         let (folder, keep) = (self.folder.clone(), self.keep);
         let write = move || {
             lower_priority();
-            let written = write_step(&folder, step, tensors, &options, location);
-            written.and_then(|()| remove_old_steps(&folder, step, keep)).map_err(|fault| {
+            let written = write_step(&folder, (step, keep), tensors, &options, &mut peers, location);
+            written.map_err(|fault| {
                 let message = format!("step {step}: {}", fault.message);
                 in_folder(Fault { message, ..fault }, &folder, SAVE, location)
             })
@@ -315,18 +327,17 @@ impl Checkpoints {
         self.path_at(step, "tree::Checkpoints::path", Location::caller())
     }
     fn path_at(&self, step: u64, op: &str, location: SourceLocation) -> Result<PathBuf> {
+        Ok(self.folder.join(step_name(self.find_step(step, op, location)?)))
+    }
+    /// Returns the last generation of a step.
+    fn find_step(&self, step: u64, op: &str, location: SourceLocation) -> Result<StepFolder> {
         let failed = |fault| in_folder(fault, &self.folder, op, location);
         let all = step_folders(&self.folder).map_err(failed)?;
-        match all.iter().rfind(|(saved, _)| *saved == step) {
-            Some(found) => Ok(self.folder.join(step_name(*found))),
-            None => {
-                let steps: Vec<String> = all.iter().map(|(step, _)| step.to_string()).collect();
-                let steps = if steps.is_empty() { "none".into() } else { steps.join(", ") };
-                Err(failed(
-                    fault!(Data, "step {step} is not saved").help(format!("the saved steps are {steps}")),
-                ))
-            }
-        }
+        all.iter().rfind(|(saved, _)| *saved == step).copied().ok_or_else(|| {
+            let steps: Vec<String> = all.iter().map(|(step, _)| step.to_string()).collect();
+            let steps = if steps.is_empty() { "none".into() } else { steps.join(", ") };
+            failed(fault!(Data, "step {step} is not saved").help(format!("the saved steps are {steps}")))
+        })
     }
     /// Restores the newest complete step; `None` if no step is saved.
     ///
@@ -352,9 +363,11 @@ impl Checkpoints {
         self.wait()?;
         let like = like.into_tree();
         let failed = |fault| in_folder(fault, &self.folder, RESTORE, location);
-        let (all, mut skipped) = (step_folders(&self.folder).map_err(failed)?, Vec::new());
+        let mut peers = FilePeers::of_arrays(&leaves(&like), RESTORE, &self.folder, location)?;
+        let all = self.agree_on_steps(&mut peers).map_err(failed)?;
+        let mut skipped = Vec::new();
         for found in all.into_iter().rev() {
-            match self.read_step(found, &like, location) {
+            match self.read_step(found, &like, &mut peers, location) {
                 Ok(restored) => return Ok(Some(Restored { skipped, ..restored })),
                 Err(LoadFailure::Mismatch(error)) => return Err(error),
                 Err(LoadFailure::Damaged(error)) => skipped.push((found.0, error)),
@@ -382,24 +395,41 @@ impl Checkpoints {
     pub fn restore_step<L: Args>(&mut self, step: u64, like: L) -> Result<Restored<L::Owned>> {
         let location = Location::caller();
         self.wait()?;
-        self.path_at(step, RESTORE, location)?;
-        let all = step_folders(&self.folder).map_err(|f| in_folder(f, &self.folder, RESTORE, location))?;
-        let found = all.into_iter().rfind(|(saved, _)| *saved == step).unwrap_or((step, 0));
-        self.read_step(found, &like.into_tree(), location).map_err(LoadFailure::into_error)
+        let like = like.into_tree();
+        let op = format!("{RESTORE} of step {step}");
+        let mut peers = FilePeers::of_arrays(&leaves(&like), &op, &self.folder, location)?;
+        let found = self.find_step(step, RESTORE, location);
+        let found = peers.agree(found).map_err(|why| why.into_error(RESTORE, location))?;
+        self.read_step(found, &like, &mut peers, location).map_err(LoadFailure::into_error)
+    }
+    /// Returns the complete steps that process 0 sees, the oldest first.
+    fn agree_on_steps(&self, peers: &mut FilePeers) -> Result<Vec<StepFolder>, Fault> {
+        let list = || {
+            let all = step_folders(&self.folder)?;
+            let bytes = |(step, generation): &StepFolder| {
+                [&step.to_le_bytes()[..], &generation.to_le_bytes()].concat()
+            };
+            Ok(all.iter().flat_map(bytes).collect())
+        };
+        let bytes = peers.step_of_first(list).map_err(StepFailure::into_fault)?;
+        let (all, _) = bytes.as_chunks::<12>();
+        let step = |bytes: &[u8; 12]| {
+            let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
+            (number(&bytes[..8]), number(&bytes[8..]) as u32)
+        };
+        Ok(all.iter().map(step).collect())
     }
     fn read_step<T: Tree>(
         &self,
         found: StepFolder,
         like: &T,
+        peers: &mut FilePeers,
         location: SourceLocation,
     ) -> Result<Restored<T>, LoadFailure> {
-        let files = TensorFiles::try_open(&self.folder.join(step_name(found)));
-        let located = |fault| Error::new(fault, RESTORE, Vec::new(), Some(location));
-        let mut files = files.map_err(|fault| LoadFailure::Damaged(located(fault)))?;
+        let open = || TensorFiles::try_open(&self.folder.join(step_name(found)));
         let call = LoadCall { op: RESTORE, location };
-        let tree = load_tree(&mut files, like, &LoadOptions::default(), call)?;
-        let metadata = files.metadata().iter().filter(|(name, _)| *name != "format");
-        let metadata = metadata.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let (tree, metadata) = load_tree(open, peers, like, &LoadOptions::default(), call)?;
+        let metadata = metadata.into_iter().filter(|(name, _)| name != "format").collect();
         Ok(Restored { step: found.0, tree, metadata, skipped: Vec::new() })
     }
 }

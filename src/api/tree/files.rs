@@ -1,8 +1,11 @@
 //! Saves and loads trees as directories, with one `.npy` file for each array, named by its path.
 
 use super::{Path as TreePath, Tree};
-use crate::api::array::atomic_file::{self, data_error};
-use crate::api::array::{Array, npy};
+use crate::api::array::Array;
+use crate::api::array::files::atomic_file::{self, data_error, open_part, share_part};
+use crate::api::array::files::blocks::StoredBlocks;
+use crate::api::array::files::npy::{self, NpyFile, NpyPart};
+use crate::api::array::files::peers::{FilePeers, StepFailure};
 use crate::api::random::Key;
 use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, SourceLocation};
 use crate::ir::program::CallSite;
@@ -10,6 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::panic::Location;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Applies `f` to each path and array of a tree.
 ///
@@ -45,7 +49,8 @@ pub fn try_map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Resul
 /// their words. [`load_npy`] reads the directory.
 ///
 /// The directory appears only after all files are written, so there is never a partial save. It
-/// replaces an earlier directory of the same name, which must contain only `.npy` files.
+/// replaces an earlier directory of the same name, which must contain only `.npy` files. If arrays
+/// are on devices of several processes, all of them save together, as in [`Array::save_npy`].
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -63,18 +68,21 @@ pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
     let (location, dir) = (Location::caller(), dir.as_ref());
     let failed = |fault: Fault| npy::file_error(SAVE, dir, fault.message, location);
     let is_own = |name: &str| name.ends_with(".npy");
-    let mut done = Ok(());
-    let write = |part: &Path| {
-        done = write_all(tree, part, location);
-        match &done {
-            Ok(()) => Ok(()),
+    let mut peers = FilePeers::of_arrays(&leaves(tree), SAVE, dir, location)?;
+    let mut failure = None;
+    let write = |part: &Path, peers: &mut FilePeers| {
+        let written = write_all(tree, part, peers, location);
+        peers.agree(written).map_err(|why| {
+            failure = Some(why.into_error(SAVE, location));
             // the error itself is returned below
-            Err(_) => Err(fault!(Data, "an array cannot be written")),
-        }
+            fault!(Data, "an array cannot be written")
+        })
     };
-    let replaced = replace_directory(dir, is_own, write);
-    done?;
-    replaced.map_err(failed)
+    let replaced = replace_directory(dir, &mut peers, is_own, write);
+    match failure {
+        Some(error) => Err(error),
+        None => replaced.map_err(failed),
+    }
 }
 
 /// Replaces a directory by what `write` writes into an empty one, which then gets its name.
@@ -85,31 +93,53 @@ pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
 /// The directory holds a file whose name is not one of `is_own`, or writing fails.
 pub(super) fn replace_directory(
     dir: &Path,
+    peers: &mut FilePeers,
     is_own: impl Fn(&str) -> bool,
-    write: impl FnOnce(&Path) -> Result<(), Fault>,
+    write: impl FnOnce(&Path, &mut FilePeers) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let dir = &*atomic_file::follow_links(dir).map_err(data_error)?;
+    let mut temporary = None;
+    let create = || {
+        let dir = &*atomic_file::follow_links(dir).map_err(data_error)?;
+        check_replaceable(dir, is_own)?;
+        let part = std::fs::create_dir_all(atomic_file::parent(dir))
+            .and_then(|()| atomic_file::temporary_names(dir, ".part").tempdir_in(atomic_file::parent(dir)))
+            .map_err(data_error)?;
+        Ok(temporary.insert(part).path().to_path_buf())
+    };
+    let part = share_part(dir, peers, create)?;
+    let commit = || {
+        let dir = &*atomic_file::follow_links(dir).map_err(data_error)?;
+        swap_directory(&part, dir).map_err(data_error)?;
+        // the directory has another name now
+        let _ = temporary.take().map(TempDir::keep);
+        atomic_file::sync_folder(atomic_file::parent(dir)).map_err(data_error)?;
+        Ok(Vec::new())
+    };
+    let written = write(&part, peers)
+        .and_then(|()| peers.step_of_first(commit).map(drop).map_err(StepFailure::into_fault));
+    if written.is_err() && !peers.is_first() {
+        // process 0 may be gone
+        let _ = std::fs::remove_dir_all(&part);
+    }
+    written
+}
+
+/// Returns an error if the directory holds a file whose name is not one of `is_own`.
+fn check_replaceable(dir: &Path, is_own: impl Fn(&str) -> bool) -> Result<(), Fault> {
     let others = match file_names(dir) {
         Ok(others) => others,
         // another save may replace the directory at this moment
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(why) => return Err(data_error(why)),
     };
-    if let Some(other) = others.iter().find(|name| !name.to_str().is_some_and(&is_own)) {
-        return Err(fault!(
+    match others.iter().find(|name| !name.to_str().is_some_and(&is_own)) {
+        Some(other) => Err(fault!(
             Data,
             "the directory holds {}, which is not an array file: it is not replaced",
             other.display()
-        ));
+        )),
+        None => Ok(()),
     }
-    let part = std::fs::create_dir_all(atomic_file::parent(dir))
-        .and_then(|()| atomic_file::temporary_names(dir, ".part").tempdir_in(atomic_file::parent(dir)))
-        .map_err(data_error)?;
-    write(part.path())?;
-    swap_directory(part.path(), dir).map_err(data_error)?;
-    // the directory has another name now
-    let _ = part.keep();
-    atomic_file::sync_folder(atomic_file::parent(dir)).map_err(data_error)
 }
 
 /// Reads a tree that [`save_npy`] wrote.
@@ -127,16 +157,39 @@ pub(super) fn replace_directory(
 #[track_caller]
 pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
     let (location, dir) = (Location::caller(), dir.as_ref());
-    let mut left: BTreeSet<OsString> =
-        file_names(dir).map_err(|why| npy::file_error(LOAD, dir, why, location))?.into_iter().collect();
+    let mut peers = FilePeers::of_arrays(&leaves(like), LOAD, dir, location)?;
+    let read = read_leaves(like, dir, &peers, location);
+    let read = peers.agree(read).map_err(|why| why.into_error(LOAD, location))?;
     let mut errors = Vec::new();
-    let read = like.rebuild(&mut TreePath::named(), &mut |path, a| {
-        let name = file_name(path);
-        left.remove(&OsString::from(&name));
-        load_leaf(a, &dir.join(name), path, location).unwrap_or_else(|error| {
+    let mut read = read.into_iter();
+    // all processes convert all arrays, in the same order
+    let restored = like.rebuild(&mut TreePath::unnamed(), &mut |_, a| {
+        let Some(leaf) = read.next() else { return a.clone() };
+        restore_leaf(leaf, a, location).unwrap_or_else(|error| {
             errors.push(error);
             a.clone()
         })
+    });
+    if errors.is_empty() { Ok(restored) } else { Err(Error::combine(errors)) }
+}
+
+/// Reads the leaves of a tree like this one, or returns all errors.
+fn read_leaves<T: Tree>(
+    like: &T,
+    dir: &Path,
+    peers: &FilePeers,
+    location: SourceLocation,
+) -> Result<Vec<StoredLeaf>> {
+    let mut left: BTreeSet<OsString> =
+        file_names(dir).map_err(|why| npy::file_error(LOAD, dir, why, location))?.into_iter().collect();
+    let (mut read, mut errors) = (Vec::new(), Vec::new());
+    like.visit(&mut TreePath::named(), &mut |path, a| {
+        let name = file_name(path);
+        left.remove(&OsString::from(&name));
+        match read_leaf(a, &dir.join(name), path, peers, location) {
+            Ok(leaf) => read.push(leaf),
+            Err(error) => errors.push(error),
+        }
     });
     left.retain(|n| Path::new(n).extension().is_some_and(|e| e == "npy"));
     if let Some(other) = left.first() {
@@ -145,6 +198,23 @@ pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
         errors.push(Error::new(fault, LOAD, Vec::new(), Some(location)));
     }
     if errors.is_empty() { Ok(read) } else { Err(Error::combine(errors)) }
+}
+
+/// The stored data of a leaf.
+pub(super) enum StoredLeaf {
+    /// The whole array, on no mesh.
+    Whole(Array),
+    /// The blocks of the devices of this process.
+    Blocks(StoredBlocks),
+}
+impl StoredLeaf {
+    /// Returns the array, on the mesh of the leaf if there are several processes.
+    pub(super) fn into_array(self, op: &str, location: SourceLocation) -> Result<Array> {
+        match self {
+            StoredLeaf::Whole(read) => Ok(read),
+            StoredLeaf::Blocks(blocks) => blocks.into_array(op, location),
+        }
+    }
 }
 
 /// Renames the directory `part` to `dir`, and removes the directory that was there.
@@ -178,18 +248,36 @@ const MAX_REPLACEMENTS: usize = 100;
 const SAVE: &str = "tree::save_npy";
 const LOAD: &str = "tree::load_npy";
 
-fn write_all<T: Tree>(tree: &T, part: &Path, location: SourceLocation) -> Result<()> {
+/// Writes this process's part of each array, and returns the first error.
+fn write_all<T: Tree>(tree: &T, part: &Path, peers: &FilePeers, location: SourceLocation) -> Result<()> {
     let mut done = Ok(());
     tree.visit(&mut TreePath::named(), &mut |path, a| {
+        if done.is_err() && peers.is_alone() {
+            return;
+        }
+        // all processes convert all arrays
+        let head = NpyPart::new(&to_file_dtype(a, location), 0, (SAVE, location));
         if done.is_ok() {
             let at = part.join(file_name(path));
-            done = to_file_dtype(a, location).npy_bytes(SAVE, location).and_then(|bytes| {
-                atomic_file::write_atomically(&at, &bytes)
-                    .map_err(|why| npy::file_error(SAVE, &at, why, location))
+            done = head.and_then(|head| {
+                write_leaf(&head, &at, peers, location)
+                    .map_err(|fault| npy::file_error(SAVE, &at, fault.message, location))
             });
         }
     });
     done
+}
+fn write_leaf(head: &NpyPart, at: &Path, peers: &FilePeers, location: SourceLocation) -> Result<(), Fault> {
+    let mut file = open_part(at).map_err(data_error)?;
+    head.write(&mut file, peers, (SAVE, location))?;
+    file.sync_all().map_err(data_error)
+}
+
+/// Returns all arrays of a tree.
+pub(super) fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
+    let mut all = Vec::new();
+    tree.visit(&mut TreePath::unnamed(), &mut |_, a| all.push(a.clone()));
+    all
 }
 
 /// Converts the array to an element type that `.npy` files support.
@@ -201,23 +289,36 @@ fn to_file_dtype(a: &Array, location: SourceLocation) -> Array {
     }
 }
 
-fn load_leaf(like: &Array, file: &Path, path: &TreePath, location: SourceLocation) -> Result<Array> {
+fn read_leaf(
+    like: &Array,
+    file: &Path,
+    path: &TreePath,
+    peers: &FilePeers,
+    location: SourceLocation,
+) -> Result<StoredLeaf> {
     let ty = like.ty()?;
     let error = |fault: Fault| {
         let message = format!("{}, from {}: {}", path.name_or("the array"), file.display(), fault.message);
         Error::new(Fault { message, ..fault }, LOAD, vec![ty.to_string()], Some(location))
     };
-    let read = npy::load(file).map_err(error)?;
-    let found = read.ty()?;
+    let mut stored = NpyFile::open(file).map_err(error)?;
     // bfloat16 is saved as float32, which NumPy can read; JAX saves it as opaque elements
-    let is_widened = ty.dtype == DType::BF16 && found.dtype != DType::BF16;
+    let is_widened = ty.dtype == DType::BF16 && stored.ty.dtype != DType::BF16;
     let expected = if is_widened { DType::F32.array_type(ty.shape.to_vec()) } else { file_type(&ty) };
-    check_type(&found, &expected).map_err(error)?;
-    let read = match ty.dtype {
-        DType::BF16 if is_widened => read.convert_at(DType::BF16, CallSite::new(LOAD, location)),
-        _ => read,
-    };
-    restore_like(read, like, CallSite::new(LOAD, location))
+    check_type(&stored.ty, &expected).map_err(error)?;
+    match like.concrete_sharding() {
+        Some(sharding) if !peers.is_alone() => {
+            stored.read_blocks(peers, sharding).map(StoredLeaf::Blocks).map_err(error)
+        }
+        _ => stored.read().map(StoredLeaf::Whole).map_err(error),
+    }
+}
+fn restore_leaf(leaf: StoredLeaf, like: &Array, location: SourceLocation) -> Result<Array> {
+    let read = leaf.into_array(LOAD, location)?;
+    let call = CallSite::new(LOAD, location);
+    let is_widened = like.ty()?.dtype == DType::BF16 && read.ty()?.dtype != DType::BF16;
+    let read = if is_widened { read.convert_at(DType::BF16, call) } else { read };
+    restore_like(read, like, call)
 }
 /// Returns the type that a file stores for an array: keys are stored as their words.
 pub(super) fn file_type(ty: &ArrayType) -> ArrayType {

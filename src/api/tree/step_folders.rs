@@ -2,12 +2,14 @@
 //! written, replaced and removed.
 
 use super::safetensors::{PendingTensor, SaveOptions, write_folder};
-use crate::api::array::atomic_file::{data_error, sync_folder};
+use crate::api::array::files::atomic_file::{data_error, share_part, sync_folder};
+use crate::api::array::files::peers::{FilePeers, StepFailure};
 use crate::core::{Fault, SourceLocation};
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// The start of the names of steps.
 const PREFIX: &str = "step-";
@@ -54,25 +56,38 @@ pub(super) fn lock(folder: &Path) -> Result<Option<File>, Fault> {
     }
 }
 
-/// Writes a step, which appears in the folder when it is complete.
+/// Writes a step, which appears in the folder when it is complete, and keeps the newest `keep`
+/// steps.
 pub(super) fn write_step(
     folder: &Path,
-    step: u64,
+    (step, keep): (u64, usize),
     tensors: Vec<PendingTensor>,
     options: &SaveOptions,
+    peers: &mut FilePeers,
     location: SourceLocation,
 ) -> Result<(), Fault> {
-    remove_temporary(folder)?;
-    let (start, end) = TEMPORARY;
-    let part = tempfile::Builder::new().prefix(&format!("{start}{step:08}-")).suffix(end).tempdir_in(folder);
-    let part = part.map_err(data_error)?;
-    write_folder(part.path(), tensors, options, location)?;
-    let earlier = step_folders(folder)?.into_iter().rfind(|(saved, _)| *saved == step);
-    let generation = earlier.map_or(0, |(_, generation)| generation + 1);
-    std::fs::rename(part.path(), folder.join(step_name((step, generation)))).map_err(data_error)?;
-    // the folder has another name now
-    let _ = part.keep();
-    sync_folder(folder).map_err(data_error)
+    let mut temporary = None;
+    let create = || {
+        remove_temporary(folder)?;
+        let (start, end) = TEMPORARY;
+        let part =
+            tempfile::Builder::new().prefix(&format!("{start}{step:08}-")).suffix(end).tempdir_in(folder);
+        Ok(temporary.insert(part.map_err(data_error)?).path().to_path_buf())
+    };
+    let part = share_part(&folder.join(LOCK_NAME), peers, create)?;
+    write_folder(&part, tensors, options, peers, location)?;
+    let commit = || {
+        let earlier = step_folders(folder)?.into_iter().rfind(|(saved, _)| *saved == step);
+        let generation = earlier.map_or(0, |(_, generation)| generation + 1);
+        std::fs::rename(&part, folder.join(step_name((step, generation)))).map_err(data_error)?;
+        // the folder has another name now
+        let _ = temporary.take().map(TempDir::keep);
+        sync_folder(folder).map_err(data_error)?;
+        remove_old_steps(folder, step, keep)?;
+        Ok(Vec::new())
+    };
+    // (the next save removes what one that fails leaves)
+    peers.step_of_first(commit).map(drop).map_err(StepFailure::into_fault)
 }
 
 /// Removes the folders that a save left when it was interrupted.
@@ -88,7 +103,7 @@ fn remove_temporary(folder: &Path) -> Result<(), Fault> {
 }
 
 /// Removes all steps but the newest `keep` ones, and earlier generations; `saved` stays.
-pub(super) fn remove_old_steps(folder: &Path, saved: u64, keep: usize) -> Result<(), Fault> {
+fn remove_old_steps(folder: &Path, saved: u64, keep: usize) -> Result<(), Fault> {
     let all = step_folders(folder)?;
     // the last generation of a step comes last
     let newest: BTreeMap<u64, u32> = all.iter().copied().collect();

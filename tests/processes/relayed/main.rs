@@ -7,14 +7,35 @@
 mod array_failures;
 mod array_tests;
 mod arrays;
+#[cfg(feature = "safetensors")]
+mod beyond;
 mod book;
 #[path = "../../examples/built.rs"]
 mod built;
 #[path = "../../error_checks/mod.rs"]
 mod error_checks;
 mod failures;
+#[cfg(feature = "safetensors")]
+mod files;
 mod launchers;
+mod laws;
+#[cfg(feature = "safetensors")]
+#[path = "../../../examples/mlp_layouts.rs"]
+#[expect(dead_code, reason = "tests do not call `main`")]
+mod mlp_layouts;
 mod programs;
+#[cfg(feature = "safetensors")]
+#[path = "../../../examples/beyond/programs.rs"]
+#[expect(dead_code, reason = "modules are not saved here")]
+mod programs_beyond;
+#[path = "../../laws/programs.rs"]
+#[expect(dead_code, reason = "the laws use more")]
+mod programs_of_laws;
+mod results;
+#[path = "../../laws/rng.rs"]
+mod rng;
+#[path = "../../soak/mod.rs"]
+mod soak;
 #[path = "../supervisor.rs"]
 mod supervisor;
 
@@ -23,6 +44,7 @@ use atmesh::pjrt::{Client, DeviceBuffer, LoadedExecutable};
 use atmesh::types::DType;
 use atmesh::{Mesh, Result};
 use error_checks::Unquoted as _;
+pub(crate) use rng::Rng;
 use std::time::Duration;
 use supervisor::{Ended, Process, free_port, now_ms, start_all, variables, wait_all};
 
@@ -38,7 +60,16 @@ fn relay() -> Option<Vec<(&'static str, String)>> {
 }
 /// Starts processes with devices on the relay.
 fn start(role: &str, processes: usize, devices: usize) -> Option<Vec<Process>> {
-    let more = [relay()?, vec![("ATMESH_DEVICES", devices.to_string())]].concat();
+    start_with(role, processes, devices, &[])
+}
+/// Starts processes with devices on the relay, and with more variables.
+fn start_with(
+    role: &str,
+    processes: usize,
+    devices: usize,
+    more: &[(&'static str, String)],
+) -> Option<Vec<Process>> {
+    let more = [&relay()?, more, &[("ATMESH_DEVICES", devices.to_string())]].concat();
     let port = free_port();
     Some(
         (0..processes)
@@ -87,6 +118,19 @@ fn child() {
         "failure" => one_run_fails(),
         "meshes" => meshes(),
         "program first" => array_failures::a_program_before_joining(),
+        "random programs" => laws::random_programs(),
+        #[cfg(feature = "safetensors")]
+        "beyond" => beyond::programs(),
+        #[cfg(feature = "safetensors")]
+        "save" => files::save(),
+        #[cfg(feature = "safetensors")]
+        "load" => files::load(),
+        #[cfg(feature = "safetensors")]
+        "save until killed" => files::save_until_it_fails(),
+        #[cfg(feature = "safetensors")]
+        "save much" => files::save_much(),
+        #[cfg(feature = "safetensors")]
+        "load much" => files::load_much(),
         "mesh first" => Mesh::new([("X", 4)]).and_then(|_| init().map(drop)),
         _ => panic!("there is no role {role}"),
     };

@@ -5,13 +5,13 @@
 //! digits are zeros.
 
 use super::digest::xxh64;
-use crate::api::array::atomic_file::data_error;
+use crate::api::array::files::atomic_file::data_error;
 use crate::core::Fault;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 
 /// The metadata entry with the digest of each tensor.
 const TENSOR_DIGESTS: &str = "xxh64";
@@ -66,8 +66,26 @@ impl NewHeader {
     pub(super) fn set_digest(&mut self, tensor: usize, digest: u64) {
         self.digests[tensor] = digest;
     }
-    /// Writes the header; its length does not depend on the digests.
+    /// Returns the number of tensors.
+    pub(super) fn len(&self) -> usize {
+        self.tensors.len()
+    }
+    /// Returns the offset of a tensor from the first one, in bytes.
+    pub(super) fn offset(&self, tensor: usize) -> usize {
+        self.tensors[tensor].1.data_offsets.0
+    }
+    /// Returns the size of a tensor in bytes.
+    pub(super) fn nbytes(&self, tensor: usize) -> usize {
+        let (start, end) = self.tensors[tensor].1.data_offsets;
+        end - start
+    }
+    /// Returns the offset of the first tensor in the file, in bytes.
+    pub(super) fn data_start(&self) -> Result<u64, Fault> {
+        Ok(8 + self.text(&hex(0))?.len() as u64)
+    }
+    /// Writes the header at the start of a file; its length does not depend on the digests.
     pub(super) fn write(&self, file: &mut File) -> Result<(), Fault> {
+        file.rewind().map_err(data_error)?;
         let blank = self.text(&"0".repeat(NUM_DIGITS))?;
         let bytes = self.text(&hex(xxh64(blank.as_bytes())))?;
         if bytes.len() as u64 > MAX_HEADER_BYTES {

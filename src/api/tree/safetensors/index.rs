@@ -1,7 +1,7 @@
 //! The names of files of a folder, and the index that says which file has which tensor, both as in
 //! Hugging Face's libraries.
 
-use crate::api::array::atomic_file::data_error;
+use crate::api::array::files::atomic_file::data_error;
 use crate::core::{ErrorKind, Fault};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -4,11 +4,13 @@ use super::files::TensorFiles;
 use super::names::{NameRule, TensorSlice, captures, named_slices};
 use super::tensor_name;
 use crate::api::array::Array;
-use crate::api::tree::files::{check_type, file_type, restore_like};
+use crate::api::array::files::blocks::StoredBlocks;
+use crate::api::array::files::peers::{FilePeers, StepError, StepFailure};
+use crate::api::tree::files::{StoredLeaf, check_type, file_type, restore_like};
 use crate::api::tree::{Path as TreePath, Tree};
-use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::{ArrayType, Axes, DType, Error, ErrorKind, Fault, Result, Sharding, SourceLocation};
 use crate::ir::program::CallSite;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The options of [`load_safetensors_with`](crate::tree::load_safetensors_with): conversions, and
 /// the names of tensors.
@@ -246,6 +248,14 @@ impl LoadFailure {
     }
 }
 
+impl StepError for LoadFailure {
+    fn text(&self) -> String {
+        match self {
+            LoadFailure::Mismatch(error) | LoadFailure::Damaged(error) => error.text(),
+        }
+    }
+}
+
 /// The public function that loads, and its caller.
 #[derive(Clone, Copy)]
 pub(in crate::api::tree) struct LoadCall {
@@ -253,30 +263,88 @@ pub(in crate::api::tree) struct LoadCall {
     pub(in crate::api::tree) location: SourceLocation,
 }
 impl LoadCall {
+    /// Returns the failure of a step.
+    fn failure(self, why: StepFailure<LoadFailure>) -> LoadFailure {
+        match why {
+            StepFailure::Own(failure) => failure,
+            // data that another process cannot read
+            StepFailure::Other(fault) if fault.kind == ErrorKind::Data => {
+                LoadFailure::Damaged(self.error(fault, None))
+            }
+            // a process is gone
+            StepFailure::Other(fault) => LoadFailure::Mismatch(self.error(fault, None)),
+        }
+    }
     fn error(self, fault: Fault, like: Option<&ArrayType>) -> Error {
         Error::new(fault, self.op, like.iter().map(ToString::to_string).collect(), Some(self.location))
     }
 }
 
-/// Loads a tree like this one, whose leaves may be types.
+/// Loads a tree like this one, whose leaves may be types, and returns it with the metadata.
 ///
 /// It reads no data before all names and types have been checked.
 pub(in crate::api::tree) fn load_tree<T: Tree>(
-    files: &mut TensorFiles,
+    open: impl FnOnce() -> Result<TensorFiles, Fault>,
+    peers: &mut FilePeers,
     like: &T,
     options: &LoadOptions,
     call: LoadCall,
-) -> Result<T, LoadFailure> {
-    let sources = match_leaves(files, like, options, call).map_err(LoadFailure::Mismatch)?;
-    let (mut sources, mut errors) = (sources.into_iter(), Vec::new());
+) -> Result<(T, BTreeMap<String, String>), LoadFailure> {
+    let opened = open().map_err(|fault| LoadFailure::Damaged(call.error(fault, None)));
+    let matched = opened.and_then(|files| {
+        let sources = match_leaves(&files, like, options, call).map_err(LoadFailure::Mismatch)?;
+        Ok((files, sources))
+    });
+    let (mut files, sources) = peers.agree(matched).map_err(|why| call.failure(why))?;
+    let metadata = files.metadata().clone();
+    let stored = match peers.is_alone() {
+        true => None,
+        false => {
+            let read = read_leaves(&mut files, like, &sources, peers, call).map_err(LoadFailure::Damaged);
+            Some(peers.agree(read).map_err(|why| call.failure(why))?)
+        }
+    };
+    let (mut stored, mut sources, mut errors) = (stored.map(Vec::into_iter), sources.into_iter(), Vec::new());
+    // all processes convert all arrays, in the same order
     let read = like.rebuild(&mut TreePath::unnamed(), &mut |_, a| {
+        let stored = stored.as_mut().and_then(Iterator::next);
         let Some(slice) = sources.next().flatten() else { return a.clone() };
-        load_leaf(files, a, &slice, call).unwrap_or_else(|error| {
+        // alone, an array is read when the one before it is in its place
+        let stored = stored.map_or_else(|| read_leaf(&mut files, a, &slice, peers, call), Ok);
+        stored.and_then(|stored| restore_leaf(&files, stored, a, &slice, call)).unwrap_or_else(|error| {
             errors.push(error);
             a.clone()
         })
     });
-    if errors.is_empty() { Ok(read) } else { Err(LoadFailure::Damaged(Error::combine(errors))) }
+    let read = if errors.is_empty() { Ok((read, metadata)) } else { Err(Error::combine(errors)) };
+    peers.agree(read.map_err(LoadFailure::Damaged)).map_err(|why| call.failure(why))
+}
+
+/// Reads this process's part of all leaves, or returns all errors. Each tensor of several
+/// processes is compared with its digest by one of them.
+fn read_leaves<T: Tree>(
+    files: &mut TensorFiles,
+    like: &T,
+    sources: &[Option<TensorSlice>],
+    peers: &FilePeers,
+    call: LoadCall,
+) -> Result<Vec<StoredLeaf>> {
+    let (mut sources, mut read, mut errors) = (sources.iter(), Vec::new(), Vec::new());
+    let mut digested = BTreeSet::new();
+    like.visit(&mut TreePath::unnamed(), &mut |_, a| {
+        let Some(slice) = sources.next().and_then(Option::as_ref) else {
+            return read.push(StoredLeaf::Whole(a.clone()));
+        };
+        let verified = match digested.insert(slice.tensor.clone()) && peers.has_turn(digested.len() - 1) {
+            true => files.verify(&slice.tensor).map_err(|fault| call.error(fault, None)),
+            false => Ok(()),
+        };
+        match verified.and_then(|()| read_leaf(files, a, slice, peers, call)) {
+            Ok(leaf) => read.push(leaf),
+            Err(error) => errors.push(error),
+        }
+    });
+    if errors.is_empty() { Ok(read) } else { Err(Error::combine(errors)) }
 }
 
 /// Returns the source of each leaf; `None` for a leaf that keeps its value.
@@ -373,28 +441,66 @@ fn can_cast(from: DType, to: DType) -> bool {
     }
 }
 
-fn load_leaf(files: &mut TensorFiles, like: &Array, slice: &TensorSlice, call: LoadCall) -> Result<Array> {
+/// Reads the data of a leaf: all of it, or the blocks of the devices of this process.
+fn read_leaf(
+    files: &mut TensorFiles,
+    like: &Array,
+    slice: &TensorSlice,
+    peers: &FilePeers,
+    call: LoadCall,
+) -> Result<StoredLeaf> {
+    let read = match like.concrete_sharding() {
+        Some(sharding) if !peers.is_alone() => {
+            let spec = sharding.spec.unreduced(Axes::none());
+            let sharding = Sharding { spec, ..sharding.clone() };
+            StoredBlocks::read(peers, &sharding, &slice.ty().shape, |index| slice.read_block(files, index))
+                .map(StoredLeaf::Blocks)
+        }
+        _ => slice.read(files).map(StoredLeaf::Whole),
+    };
+    read.map_err(|fault| call.error(fault, like.type_ref().ok()))
+}
+
+/// Converts and places the data of a leaf.
+fn restore_leaf(
+    files: &TensorFiles,
+    stored: StoredLeaf,
+    like: &Array,
+    slice: &TensorSlice,
+    call: LoadCall,
+) -> Result<Array> {
     let ty = like.ty()?;
-    let read = slice.read(files).map_err(|fault| call.error(fault, Some(&ty)))?;
+    let read = stored.into_array(call.op, call.location)?;
     let site = CallSite::new(call.op, call.location);
     let (found, wanted) = (slice.ty().dtype, file_type(&ty).dtype);
     if found == wanted {
         return restore_like(read, like, site);
     }
     let cast = read.convert_at(wanted, site);
-    if !wanted.is_inexact() {
-        // an integer that does not fit changes when it is converted back
-        let back = cast.convert_at(found, site).host_data(call.op, call.location)?;
-        if back.bytes()? != read.host_data(call.op, call.location)?.bytes()? {
-            let file = files.path_of(&slice.tensor).display();
-            let fault = fault!(
-                Data,
-                "{}, from {file}: an element of {found} does not fit into {wanted}",
-                slice.tensor
-            )
-            .help(format!("load it into an array of {found}"));
-            return Err(call.error(fault, Some(&ty)));
-        }
+    // an integer that does not fit changes when it is converted back
+    if !wanted.is_inexact() && !have_equal_bytes(&cast.convert_at(found, site), &read, call)? {
+        let file = files.path_of(&slice.tensor).display();
+        let fault =
+            fault!(Data, "{}, from {file}: an element of {found} does not fit into {wanted}", slice.tensor)
+                .help(format!("load it into an array of {found}"));
+        return Err(call.error(fault, Some(&ty)));
     }
     restore_like(cast, like, site)
+}
+
+/// Compares two arrays of one type and sharding; of several processes, each compares its blocks.
+fn have_equal_bytes(a: &Array, b: &Array, call: LoadCall) -> Result<bool> {
+    let equal = |a: &Array, b: &Array| -> Result<bool> {
+        let (a, b) = (a.host_data(call.op, call.location)?, b.host_data(call.op, call.location)?);
+        Ok(a.bytes()? == b.bytes()?)
+    };
+    if b.concrete_sharding().is_none() {
+        return equal(a, b);
+    }
+    for (a, b) in a.shards()?.iter().zip(b.shards()?) {
+        if !equal(&a.data, &b.data)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

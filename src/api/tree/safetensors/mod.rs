@@ -19,15 +19,15 @@ pub(super) use load::{LoadCall, LoadFailure, load_tree};
 pub use save::SaveOptions;
 pub(super) use save::{PendingTensor, pending_tensors, write_folder};
 
-use super::files::replace_directory;
+use super::files::{leaves, replace_directory};
 use super::{Args, Path as TreePath, Tree};
 use crate::api::array::Array;
-use crate::api::array::atomic_file::{self, data_error};
+use crate::api::array::files::atomic_file::{data_error, replace_file};
+use crate::api::array::files::peers::FilePeers;
 use crate::core::{DType, Error, Fault, Result, SourceLocation};
 use index::{INDEX_SUFFIX, SUFFIX};
 use safetensors::Dtype;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::panic::Location;
 use std::path::Path;
 
@@ -64,6 +64,11 @@ const READ: &str = "tree::read_safetensors";
 /// their sharding. Keys are stored as their words, uint32. complex128 is an error: the format does
 /// not support it. The file appears only when it is complete. Its metadata has `format: pt`, which
 /// other libraries need, and digests of the data, which are compared when it is loaded.
+///
+/// If arrays are on devices of [several processes](crate::distributed), all of them call this
+/// function, with one path on a file system that they share. Each writes the blocks of its
+/// devices, and the file is the same as that of one process. If a process fails or dies, the
+/// earlier file stays as it was, and the others receive an error that names that process.
 ///
 /// [`save_safetensors_with`] writes several files, and metadata.
 ///
@@ -120,23 +125,19 @@ pub fn save_safetensors_with<T: Tree>(
     if path.to_string_lossy().ends_with(SUFFIX) {
         return save_file(tree, path, &options, location);
     }
+    let mut peers = FilePeers::of_arrays(&leaves(tree), SAVE, path, location)?;
     let tensors = pending_tensors(tree, &options, location)?;
-    let write = |part: &Path| write_folder(part, tensors, &options, location);
+    let write = |part: &Path, peers: &mut FilePeers| write_folder(part, tensors, &options, peers, location);
     let is_own = |name: &str| name.ends_with(SUFFIX) || name.ends_with(INDEX_SUFFIX);
-    replace_directory(path, is_own, write).map_err(|fault| error_of_save(fault, path, location))
+    replace_directory(path, &mut peers, is_own, write).map_err(|fault| error_of_save(fault, path, location))
 }
 
 fn save_file<T: Tree>(tree: &T, path: &Path, options: &SaveOptions, location: SourceLocation) -> Result<()> {
+    let mut peers = FilePeers::of_arrays(&leaves(tree), SAVE, path, location)?;
     let tensors = pending_tensors(tree, options, location)?;
-    let mut failure = None;
-    let write = |file: &mut File| {
-        save::write_tensors(file, tensors, options, location).map_err(|fault| {
-            failure = Some(fault);
-            std::io::Error::other("the tensors cannot be written")
-        })
-    };
-    let written = atomic_file::write_atomically_with(path, write).map_err(data_error);
-    written.map_err(|fault| error_of_save(failure.unwrap_or(fault), path, location))
+    let write =
+        |part: &Path, peers: &mut FilePeers| save::write_file(part, tensors, options, peers, location);
+    replace_file(path, &mut peers, write).map_err(|fault| error_of_save(fault, path, location))
 }
 fn error_of_save(fault: Fault, path: &Path, location: SourceLocation) -> Error {
     Error::new(error_in_file(fault, path), SAVE, Vec::new(), Some(location))
@@ -149,6 +150,10 @@ fn error_of_save(fault: Fault, path: &Path, location: SourceLocation) -> Error {
 /// Each array is placed like the corresponding array of `like`, which may be on another mesh than
 /// the saved one. The error lists all arrays that are missing or of another type. Other arrays in
 /// the file are not read. [`load_safetensors_with`] converts and renames, and is strict.
+///
+/// If arrays of `like` are on devices of several processes, all of them call this function. Each
+/// reads the blocks of its devices, whatever the number of processes that wrote the file, and
+/// compares some of the tensors with their digests.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -205,9 +210,10 @@ pub fn load_safetensors_with<L: Args>(
 }
 
 fn load_from<T: Tree>(like: &T, path: &Path, options: &LoadOptions, call: LoadCall) -> Result<T> {
-    let files = TensorFiles::try_open(path);
-    let mut files = files.map_err(|fault| Error::new(fault, call.op, Vec::new(), Some(call.location)))?;
-    load_tree(&mut files, like, options, call).map_err(LoadFailure::into_error)
+    let mut peers = FilePeers::of_arrays(&leaves(like), call.op, path, call.location)?;
+    load_tree(|| TensorFiles::try_open(path), &mut peers, like, options, call)
+        .map(|(read, _)| read)
+        .map_err(LoadFailure::into_error)
 }
 
 /// Reads all arrays of a `.safetensors` file, an index, or the folder of either, by name.

@@ -2,7 +2,7 @@
 
 use super::files::TensorFiles;
 use crate::api::array::Array;
-use crate::core::{ArrayType, Fault};
+use crate::core::{ArrayType, Error, Fault, types::with_dtype};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -60,6 +60,26 @@ impl TensorSlice {
         }
         let permuted = read.transpose(self.permutation.clone()).ready();
         permuted.map_err(|error| fault!(Internal, "{}: {error}", self.tensor))
+    }
+    /// Reads the block of the slice with this index range in each of its dimensions. The tensor is
+    /// not compared with its digest.
+    pub(super) fn read_block(&self, files: &mut TensorFiles, block: &[Range<usize>]) -> Result<Array, Fault> {
+        let mut index = self.index.clone();
+        for (dim, range) in self.permutation.iter().zip(block) {
+            let start = self.index[*dim].start;
+            index[*dim] = start + range.start..start + range.end;
+        }
+        let read = files.read_tensor_block(&self.tensor, &index)?;
+        if self.permutation.is_sorted() {
+            return Ok(read);
+        }
+        // processes may have different numbers of blocks, so no program of all of them does it
+        let failed = |error: Error| fault!(Internal, "{}: {error}", self.tensor);
+        let permuted = with_dtype!(self.stored.dtype, T => {
+            let view = read.view::<T>().map_err(failed)?;
+            Array::from(view.array().permuted_axes(self.permutation.clone()))
+        });
+        permuted.ready().map_err(failed)
     }
     /// Splits the slice along a dimension, which may be negative, into parts of these sizes.
     fn split(&self, dim: i64, sizes: &[Option<usize>]) -> Result<Vec<TensorSlice>, Fault> {

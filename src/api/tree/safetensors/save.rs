@@ -3,10 +3,12 @@
 use super::digest::Xxh64;
 use super::header::{NewHeader, check_metadata};
 use super::index::{INDEX_NAME, index_text, part_name};
-use super::tensor_file::CHUNK_BYTES;
+use super::tensor_file::digest_of_part;
 use super::{METADATA_NAME, SAVE, stored_dtype, tensor_name};
 use crate::api::array::Array;
-use crate::api::array::atomic_file::{data_error, sync_folder};
+use crate::api::array::files::atomic_file::{data_error, open_part, sync_folder};
+use crate::api::array::files::blocks::write_blocks;
+use crate::api::array::files::peers::{FilePeers, StepFailure};
 use crate::api::random::Key;
 use crate::api::tree::files::file_type;
 use crate::api::tree::{Path as TreePath, Tree};
@@ -14,8 +16,8 @@ use crate::core::{ArrayType, DType, Error, ErrorKind, Fault, Result, SourceLocat
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Seek, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 /// The options of [`save_safetensors_with`](crate::tree::save_safetensors_with) and of
 /// [`Checkpoints::save_with`](crate::tree::Checkpoints::save_with).
@@ -92,6 +94,8 @@ pub(in crate::api::tree) struct PendingTensor {
 }
 
 /// Returns the tensors of a tree, or all errors of arrays that cannot be written.
+///
+/// If there are several processes, all of them call this.
 pub(in crate::api::tree) fn pending_tensors<T: Tree>(
     tree: &T,
     options: &SaveOptions,
@@ -114,7 +118,10 @@ fn pending_tensor(path: &TreePath, a: &Array, location: SourceLocation) -> Resul
     let ty = a.ty()?;
     // an array that is traced, was donated or has a type only is an error now
     a.array_data(SAVE, location)?;
-    let array = if ty.dtype == DType::Key { Key::from_array(a.clone()).data() } else { a.clone() };
+    let array = match ty.dtype {
+        DType::Key => Key::from_array(a.clone()).data(),
+        _ => a.clone(),
+    };
     let (ty, given) = (file_type(&ty), ty);
     let Some((_, dtype)) = super::DTYPE_PAIRS.iter().find(|t| t.0 == ty.dtype) else {
         let fault = fault!(
@@ -147,33 +154,25 @@ fn check_names(tensors: &[PendingTensor]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes the tensors and their header. The memory of each is free after it has been written.
-pub(super) fn write_tensors(
-    file: &mut File,
-    mut tensors: Vec<PendingTensor>,
+/// A file of tensors that is being written.
+struct NewTensorFile {
+    path: PathBuf,
+    header: NewHeader,
+    tensors: Vec<PendingTensor>,
+}
+
+/// Writes the tensors into one file.
+pub(super) fn write_file(
+    path: &Path,
+    tensors: Vec<PendingTensor>,
     options: &SaveOptions,
+    peers: &mut FilePeers,
     location: SourceLocation,
 ) -> Result<(), Fault> {
-    // the order of the crate `safetensors`, in which each tensor is aligned
-    tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then(a.name.cmp(&b.name)));
-    let described = tensors.iter().map(|t| (t.name.as_str(), t.dtype, &*t.ty.shape, t.ty.nbytes()));
-    let mut header = NewHeader::new(&options.metadata, described);
-    header.write(file)?;
-    for (k, tensor) in tensors.into_iter().enumerate() {
-        let data = tensor.array.host_data_once(SAVE, location).map_err(|error| {
-            let fault = error.diagnostics().first().map(|d| d.fault.clone());
-            let fault = fault.unwrap_or_else(|| fault!(Internal, "an error without a diagnostic"));
-            Fault { message: format!("`{}`: {}", tensor.name, fault.message), ..fault }
-        })?;
-        let mut digest = Xxh64::new();
-        for chunk in data.bytes()?.chunks(CHUNK_BYTES) {
-            digest.update(chunk);
-            file.write_all(chunk).map_err(data_error)?;
-        }
-        header.set_digest(k, digest.finish());
-    }
-    file.rewind().map_err(data_error)?;
-    header.write(file)
+    let files = vec![NewTensorFile::new(path.into(), tensors, options)];
+    write_files(files, peers, location).and_then(|files| {
+        peers.step_of_first(|| finish_files(&files)).map(drop).map_err(StepFailure::into_fault)
+    })
 }
 
 /// Writes the tensors into new files of an empty folder, and an index if there are several.
@@ -183,24 +182,154 @@ pub(in crate::api::tree) fn write_folder(
     folder: &Path,
     tensors: Vec<PendingTensor>,
     options: &SaveOptions,
+    peers: &mut FilePeers,
     location: SourceLocation,
 ) -> Result<(), Fault> {
     let total: usize = tensors.iter().map(|t| t.ty.nbytes()).sum();
     let groups = split_by_size(tensors, options.max_file_bytes);
-    let (number, mut index) = (groups.len(), BTreeMap::new());
+    let (number, mut index, mut files) = (groups.len(), BTreeMap::new(), Vec::new());
     for (k, group) in groups.into_iter().enumerate() {
         let name = part_name(k, number);
         index.extend(group.iter().map(|tensor| (tensor.name.clone(), name.clone())));
-        let mut file = File::create_new(folder.join(&name)).map_err(data_error)?;
-        write_tensors(&mut file, group, options, location)?;
+        files.push(NewTensorFile::new(folder.join(&name), group, options));
+    }
+    let files = write_files(files, peers, location)?;
+    let finish = || {
+        finish_files(&files)?;
+        if number > 1 {
+            let mut file = File::create_new(folder.join(INDEX_NAME)).map_err(data_error)?;
+            file.write_all(index_text(total, &index)?.as_bytes()).map_err(data_error)?;
+            file.sync_all().map_err(data_error)?;
+        }
+        sync_folder(folder).map_err(data_error)?;
+        Ok(Vec::new())
+    };
+    peers.step_of_first(finish).map(drop).map_err(StepFailure::into_fault)
+}
+
+/// Writes the data of files, in all processes, and returns the files with all digests.
+fn write_files(
+    mut files: Vec<NewTensorFile>,
+    peers: &mut FilePeers,
+    location: SourceLocation,
+) -> Result<Vec<NewTensorFile>, Fault> {
+    let written = write_own_parts(&mut files, peers, location);
+    let known = set_digests(&mut files, peers.gather(written).map_err(StepFailure::into_fault)?);
+    if known.iter().any(|known| !known) {
+        // a tensor of several writers is digested when all of it is written
+        let read = digest_by_turns(&files, &known, peers);
+        set_digests(&mut files, peers.gather(read).map_err(StepFailure::into_fault)?);
+    }
+    Ok(files)
+}
+
+/// Writes what this process has of the tensors. The memory of each is free after it was written.
+///
+/// Returns the digests of the tensors that this process has written completely.
+fn write_own_parts(
+    files: &mut [NewTensorFile],
+    peers: &FilePeers,
+    location: SourceLocation,
+) -> Result<Vec<u8>, Fault> {
+    let (mut digests, mut number) = (Vec::new(), 0);
+    for new in files {
+        let mut file = open_part(&new.path).map_err(data_error)?;
+        let data_start = new.header.data_start()?;
+        if peers.is_first() {
+            new.header.write(&mut file)?;
+        }
+        for (k, tensor) in std::mem::take(&mut new.tensors).into_iter().enumerate() {
+            let start = data_start + new.header.offset(k) as u64;
+            let (mut digest, call) = (Xxh64::new(), (SAVE, location));
+            let update = |bytes: &[u8]| digest.update(bytes);
+            let written = write_blocks((&mut file, start), &tensor.array, peers, call, update);
+            let is_complete = written.map_err(|fault| Fault {
+                message: format!("`{}`: {}", tensor.name, fault.message),
+                ..fault
+            })?;
+            if is_complete {
+                digests.push((number, digest.finish()));
+            }
+            number += 1;
+        }
+        if !peers.is_alone() {
+            // processes on other hosts see it after this
+            file.sync_all().map_err(data_error)?;
+        }
+    }
+    Ok(digest_bytes(&digests))
+}
+
+/// Reads the tensors whose digests are not known, of which each process takes its share.
+fn digest_by_turns(files: &[NewTensorFile], known: &[bool], peers: &FilePeers) -> Result<Vec<u8>, Fault> {
+    let (mut digests, mut number, mut turn) = (Vec::new(), 0, 0);
+    for new in files {
+        let (mut file, data_start) = (None, new.header.data_start()?);
+        for k in 0..new.header.len() {
+            if !known[number] {
+                if peers.has_turn(turn) {
+                    let file = match &mut file {
+                        Some(file) => file,
+                        none => none.insert(File::open(&new.path).map_err(data_error)?),
+                    };
+                    let start = data_start + new.header.offset(k) as u64;
+                    digests.push((number, digest_of_part(file, start, new.header.nbytes(k))?.finish()));
+                }
+                turn += 1;
+            }
+            number += 1;
+        }
+    }
+    Ok(digest_bytes(&digests))
+}
+
+/// Sets digests that processes have found. Returns which tensors have one, of all files in order.
+fn set_digests(files: &mut [NewTensorFile], found: Vec<Vec<u8>>) -> Vec<bool> {
+    let mut known: Vec<bool> = Vec::new();
+    let all: BTreeMap<usize, u64> = found.iter().flat_map(|bytes| parse_digest_bytes(bytes)).collect();
+    for new in files {
+        for k in 0..new.header.len() {
+            let digest = all.get(&known.len());
+            if let Some(digest) = digest {
+                new.header.set_digest(k, *digest);
+            }
+            known.push(digest.is_some());
+        }
+    }
+    known
+}
+
+/// Returns digests as bytes: the number of each tensor, and its digest.
+fn digest_bytes(digests: &[(usize, u64)]) -> Vec<u8> {
+    let words = digests.iter().flat_map(|(number, digest)| [*number as u64, *digest]);
+    words.flat_map(u64::to_le_bytes).collect()
+}
+fn parse_digest_bytes(bytes: &[u8]) -> impl Iterator<Item = (usize, u64)> {
+    let (pairs, _) = bytes.as_chunks::<16>();
+    pairs.iter().map(|pair| {
+        let pair = u128::from_le_bytes(*pair);
+        (pair as u64 as usize, (pair >> 64) as u64)
+    })
+}
+
+/// Writes the headers again, with all digests.
+fn finish_files(files: &[NewTensorFile]) -> Result<Vec<u8>, Fault> {
+    for new in files {
+        let mut file = open_part(&new.path).map_err(data_error)?;
+        new.header.write(&mut file)?;
         file.sync_all().map_err(data_error)?;
     }
-    if number > 1 {
-        let mut file = File::create_new(folder.join(INDEX_NAME)).map_err(data_error)?;
-        file.write_all(index_text(total, &index)?.as_bytes()).map_err(data_error)?;
-        file.sync_all().map_err(data_error)?;
+    Ok(Vec::new())
+}
+
+impl NewTensorFile {
+    fn new(path: PathBuf, mut tensors: Vec<PendingTensor>, options: &SaveOptions) -> NewTensorFile {
+        // the order of the crate `safetensors`, in which each tensor is aligned
+        tensors.sort_by(|a, b| b.dtype.cmp(&a.dtype).then(a.name.cmp(&b.name)));
+        let described = tensors.iter().map(|t| (t.name.as_str(), t.dtype, &*t.ty.shape, t.ty.nbytes()));
+        let header = NewHeader::new(&options.metadata, described);
+        NewTensorFile { path, header, tensors }
     }
-    sync_folder(folder).map_err(data_error)
 }
 
 /// Splits tensors, in order, into groups of at most `max_bytes` bytes; there is at least one group.

@@ -3,19 +3,16 @@
 use super::digest::Xxh64;
 use super::header::FileHeader;
 use super::stored_dtype;
-use crate::api::array::atomic_file::{data_error, open_regular};
-use crate::api::array::{Array, npy};
+use crate::api::array::Array;
+use crate::api::array::files::atomic_file::{data_error, open_regular};
+use crate::api::array::files::blocks::{CHUNK_BYTES, read_block, read_elements};
 use crate::core::{ArrayType, Fault, Shape, util::small_sort};
-use crate::exec::runtime::parallel_copy::block_runs;
 use safetensors::tensor::TensorInfo;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// The number of bytes that are read at a time.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
 /// An open file and its header.
 pub(super) struct TensorFile {
@@ -51,7 +48,7 @@ impl TensorFile {
     pub(super) fn read(&mut self, name: &str) -> Result<Array, Fault> {
         let ty = self.tensor_type(name)?;
         self.seek_to(name)?;
-        let data = npy::read_elements(&mut self.file, &ty, false)?;
+        let data = read_elements(&mut self.file, &ty, false)?;
         if self.header.digest(name).is_some() && !self.verified.contains(name) {
             let mut digest = Xxh64::new();
             digest.update(data.bytes()?);
@@ -64,15 +61,8 @@ impl TensorFile {
         if self.header.digest(name).is_none() || self.verified.contains(name) {
             return Ok(());
         }
-        let mut left = self.info(name)?.data_offsets.1 - self.info(name)?.data_offsets.0;
-        self.seek_to(name)?;
-        let (mut digest, mut chunk) = (Xxh64::new(), vec![0; left.min(CHUNK_BYTES)]);
-        while left > 0 {
-            let part = &mut chunk[..left.min(CHUNK_BYTES)];
-            self.file.read_exact(part).map_err(data_error)?;
-            digest.update(part);
-            left -= part.len();
-        }
+        let (start, end) = self.info(name)?.data_offsets;
+        let digest = digest_of_part(&mut self.file, self.header.data_start + start as u64, end - start)?;
         self.compare_digest(name, &digest)
     }
     fn compare_digest(&mut self, name: &str, digest: &Xxh64) -> Result<(), Fault> {
@@ -87,23 +77,24 @@ impl TensorFile {
     pub(super) fn read_block(&mut self, name: &str, index: &[Range<usize>]) -> Result<Array, Fault> {
         let ty = self.tensor_type(name)?;
         check_index(&ty.shape, index)?;
-        let local: Shape = index.iter().map(Range::len).collect();
-        let local = ty.dtype.array_type(local);
-        let (run, starts) = block_runs(&ty.shape, index, ty.dtype.size());
-        self.seek_to(name)?;
-        let mut reader = BufReader::with_capacity(CHUNK_BYTES / 4, &self.file);
-        let data = npy::read_elements_with(&local, false, |bytes| {
-            let mut at = 0;
-            for (start, bytes) in starts.iter().zip(bytes.chunks_exact_mut(run.max(1))) {
-                // the runs are in the order of the file
-                reader.seek_relative((start - at) as i64)?;
-                reader.read_exact(bytes)?;
-                at = start + run;
-            }
-            Ok(())
-        })?;
+        let start = self.header.data_start + self.info(name)?.data_offsets.0 as u64;
+        let data = read_block(&mut self.file, start, &ty, index, false)?;
+        let local = ty.dtype.array_type(data.shape());
         Ok(Array::concrete(data, local, None))
     }
+}
+
+/// Returns the digest of a part of a file, without keeping its data in memory.
+pub(super) fn digest_of_part(file: &mut File, start: u64, nbytes: usize) -> Result<Xxh64, Fault> {
+    file.seek(SeekFrom::Start(start)).map_err(data_error)?;
+    let (mut left, mut digest, mut chunk) = (nbytes, Xxh64::new(), vec![0; nbytes.min(CHUNK_BYTES)]);
+    while left > 0 {
+        let part = &mut chunk[..left.min(CHUNK_BYTES)];
+        file.read_exact(part).map_err(data_error)?;
+        digest.update(part);
+        left -= part.len();
+    }
+    Ok(digest)
 }
 
 /// Returns an error unless the ranges are a block of an array of this shape.
