@@ -62,6 +62,27 @@ fn schedule() -> Result<LineChart> {
     Ok(LineChart::new("learning rate by step").line("", points))
 }
 
+/// Returns the chart of the loss of one character.
+fn loss() -> LineChart {
+    let points = (2..=100).map(|percent| (percent, -(f64::from(percent) / 100.0).ln()));
+    LineChart::new("loss, by the probability in %").line("", points)
+}
+
+/// Returns the chart of a number to which 0.001 is added, again and again.
+fn rounding() -> Result<LineChart> {
+    let mut chart = LineChart::new("1, plus 0.001 in each step");
+    for dtype in [F32, BF16] {
+        let (mut sum, update) = (Array::full([], 1.0).astype(dtype), Array::full([], 0.001).astype(dtype));
+        let mut points = Vec::new();
+        for step in 0..=20 {
+            points.push((step, sum.astype(F32).item::<f32>()?));
+            sum = &sum + &update;
+        }
+        chart = chart.line(dtype.to_string(), points);
+    }
+    Ok(chart)
+}
+
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(Error::other)?;
     let write = |name: &str, svg: String| {
@@ -70,6 +91,8 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     for (name, title, moves) in moves()? {
         write(name, moves.to_svg(title))?;
     }
+    write("train-loss", loss().to_svg())?;
+    write("train-rounding", rounding()?.to_svg())?;
     write("train-schedule", schedule()?.to_svg())?;
     write("train-layouts", chart()?.to_svg())
 }
