@@ -111,9 +111,9 @@
 //!
 //! These change with a major version only: the items at the crate root and in the [`prelude`], and
 //! the modules `array`, `mesh`, `sharding`, `types`, `random`, `nn`, `tree`, `shard_map`, `spmd`,
-//! `diagnostic` and `display`. The modules for readers of programs and authors of primitives change
-//! with minor versions: `program`, `ops`, `grad`, `vmap`, `propagate`, `partition`, `plan`,
-//! `engine`, `runtime`, `stablehlo`, `pjrt`, `trace` and `transform`.
+//! `diagnostic`, `display` and `notebook`. The modules for readers of programs and authors of
+//! primitives change with minor versions: `program`, `ops`, `grad`, `vmap`, `propagate`,
+//! `partition`, `plan`, `engine`, `runtime`, `stablehlo`, `pjrt`, `trace` and `transform`.
 //!
 //! # Reproducibility
 //!

@@ -1,9 +1,11 @@
 //! Checks the language of documentation, comments and messages in the library's code, as CONTRIBUTING.md
-//! describes it under "Writing": words that are avoided, the width of documentation, and first lines.
+//! describes it under "Writing": words that are avoided, the width of documentation, and first lines; and
+//! that every item of the crate's root and of its prelude has an example.
 
 mod lexer;
 
 use lexer::{SourceFile, Token, TokenKind, attribute_end, item_end, library_sources};
+use std::collections::BTreeSet;
 
 const FOLDERS: [&str; 3] = ["src", "typed/src", "typed/macros/src"];
 
@@ -55,22 +57,23 @@ fn prose_follows_the_style_sheet() {
 
 /// Finds the avoided words in comments and in messages. Code in backticks or fences does not count.
 fn avoided_words(file: &SourceFile) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for group in prose(file) {
-        let words = words(&group);
-        for (i, word) in words.iter().enumerate() {
-            let is_here = |phrase: &&str| {
-                let parts = phrase.split(' ').collect::<Vec<_>>();
-                let follows = words[i..].iter().skip(1).take(parts.len() - 1).all(|w| w.follows_space);
-                follows && parts.iter().eq(words[i..].iter().take(parts.len()).map(|w| &w.text))
-            };
-            if let Some(phrase) = AVOIDED.split(", ").find(is_here) {
-                let line = file.lines[word.line - 1].trim();
-                findings.push(Finding { line: word.line, text: format!("`{phrase}`: {line}") });
-            }
-        }
-    }
-    findings
+    let finding = |(line, phrase): (usize, &str)| {
+        let text = file.lines[line - 1].trim();
+        Finding { line, text: format!("`{phrase}`: {text}") }
+    };
+    prose(file).iter().flat_map(|group| avoided_in(group)).map(finding).collect()
+}
+
+/// Returns the avoided words in lines of text, each with the number of its line.
+fn avoided_in(group: &[(usize, String)]) -> Vec<(usize, &'static str)> {
+    let words = words(group);
+    let starts_at = |i: usize, phrase: &&str| {
+        let parts = phrase.split(' ').collect::<Vec<_>>();
+        let follows = words[i..].iter().skip(1).take(parts.len() - 1).all(|w| w.follows_space);
+        follows && parts.iter().eq(words[i..].iter().take(parts.len()).map(|w| &w.text))
+    };
+    let phrase_at = |i: usize| AVOIDED.split(", ").find(|phrase| starts_at(i, phrase));
+    (0..words.len()).filter_map(|i| Some((words[i].line, phrase_at(i)?))).collect()
 }
 
 /// The prose of a file: each run of comments on consecutive lines, and each message, as lines with their numbers.
@@ -291,4 +294,105 @@ pub trait Rule {{
     assert_eq!(list(avoided_words(&file)), "6 of its own, 23 behind, 23 lies");
     assert_eq!(list(wide_docs(&file)), "3 ");
     assert_eq!(list(first_lines(&file)), "1 it, 3 the same, 11 whether, 24 of");
+}
+
+/// The names that `src/lib.rs` re-exports at the root and in the prelude, each with the path it is from.
+/// Variants and other crates are left out, and what the documentation hides.
+fn reexports(lib: &str) -> Vec<(String, String)> {
+    let code: Vec<&str> = lib.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+    let code = code.join(" ");
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("pub use ") {
+        let hidden = code[..at].trim_end().ends_with("#[doc(hidden)]");
+        let statement = code[at + "pub use ".len()..].split(';').next().unwrap_or_default();
+        let (path, list) = match statement.split_once('{') {
+            Some((path, list)) => (path.trim_end_matches("::"), list.trim_end_matches('}')),
+            None => statement.rsplit_once("::").unwrap_or(("", statement)),
+        };
+        let is_variant = path.ends_with("DType") || path.ends_with("EngineKind");
+        let folder = path.trim_start_matches("self::").trim_start_matches("crate::").replace("::", "/");
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let names = names.filter(|name| !hidden && !is_variant && !path.is_empty() && *name != "self");
+        found.extend(names.map(|name| (folder.trim_start_matches("crate").to_string(), name.to_string())));
+    }
+    found.retain(|(folder, _)| !folder.starts_with("num_complex"));
+    found
+}
+
+/// Returns the names of items, macros and modules whose documentation has an example.
+fn names_with_examples(files: &[SourceFile]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in files {
+        let header = file.lines.iter().take_while(|line| line.starts_with("//!"));
+        if header.into_iter().any(|line| line.contains("```")) {
+            let module = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
+            found.extend(module.rsplit('/').next().map(String::from));
+        }
+        let plain: Vec<&Token> = file.tokens.iter().filter(|token| !token.is_comment()).collect();
+        let declares = ["fn", "struct", "enum", "trait", "type", "!"];
+        for pair in plain.windows(2).filter(|pair| declares.iter().any(|kind| pair[0].is(kind))) {
+            let above = file.lines[..pair[0].line - 1].iter().rev().map(|line| line.trim());
+            let is_part = |line: &&str| !line.is_empty() && *line != "}" && !line.ends_with(';');
+            let mut docs = above.take_while(is_part).filter(|line| line.starts_with("///"));
+            if docs.any(|line| line.contains("```")) {
+                found.insert(pair[1].text.clone());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn items_of_the_root_and_the_prelude_have_examples() {
+    let files = library_sources(&["src", "derive/src"]);
+    let lib = files.iter().find(|file| file.path == "src/lib.rs").expect("the crate has a root");
+    let items = reexports(&lib.lines.join("\n"));
+    assert!(items.len() > 200, "{} items", items.len());
+    let with_examples = names_with_examples(&files);
+    let missing: BTreeSet<&String> =
+        items.iter().map(|(_, name)| name).filter(|name| !with_examples.contains(*name)).collect();
+    assert!(missing.is_empty(), "add an example to the documentation of {missing:?}");
+}
+
+/// The text of notebooks follows the style sheet. Each has objectives, exercises and a summary, and its
+/// outputs are those of one run from the first cell to the last one, without an error.
+#[test]
+fn notebooks_are_complete() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("notebooks");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("there is a folder of notebooks") {
+        let path = entry.expect("the folder is readable").path();
+        if path.extension().is_none_or(|extension| extension != "ipynb") {
+            continue;
+        }
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = std::fs::read_to_string(&path).expect("notebooks are readable");
+        let notebook: serde_json::Value = serde_json::from_str(&text).expect("notebooks are JSON");
+        let cells = notebook["cells"].as_array().expect("a notebook has cells");
+        let (mut number, mut prose) = (0, String::new());
+        for cell in cells {
+            let lines = cell["source"].as_array().expect("the source of a cell is a list of lines");
+            let source: String = lines.iter().filter_map(|line| line.as_str()).collect();
+            if cell["cell_type"] == "markdown" {
+                let lines = source.lines().enumerate().map(|(n, line)| (n + 1, line.to_string()));
+                let avoided = avoided_in(&lines.collect::<Vec<_>>());
+                assert!(avoided.is_empty(), "{name}: {avoided:?} in\n{source}");
+                prose += &format!("{source}\n");
+                continue;
+            }
+            number += 1;
+            assert_eq!(cell["execution_count"], number, "{name}: run `scripts/notebooks --bless`");
+            let outputs = cell["outputs"].as_array().expect("a cell has outputs");
+            assert!(outputs.iter().all(|o| o["output_type"] != "error"), "{name}: {source}");
+        }
+        for part in
+            ["# ", "After it you can\n\n* ", "## Exercises", "<summary>Answer</summary>", "## Summary"]
+        {
+            assert!(prose.contains(part), "{name} has no {part:?}");
+        }
+        assert!(number > 10, "{name} has {number} cells");
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(names, ["collectives.ipynb", "heat.ipynb", "sharded_computation.ipynb"]);
 }

@@ -8,6 +8,15 @@ use std::fmt;
 use std::sync::OnceLock;
 
 /// The kind of a collective.
+///
+/// ```
+/// use atmesh::{CollectiveKind, prelude::*};
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8]).on(&mesh, p!["X"]);
+/// let lowered = jit(|x: &Array| x.reshard(p![])).lower(x)?;
+/// assert_eq!(lowered.collectives().count(CollectiveKind::AllGather, "X"), 1);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CollectiveKind {
@@ -40,6 +49,16 @@ pub(crate) enum CollectiveRole {
 }
 
 /// A collective of a program.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8, 2]).on(&mesh, p!["X"]);
+/// let lowered = jit(|x: &Array| x.sum(0)).lower(x)?;
+/// let sum = lowered.collectives().iter().next().expect("the rows are sharded");
+/// assert_eq!((sum.op.as_str(), sum.axes.to_string().as_str(), sum.count), ("reduce_sum", "X", 1));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Collective {
@@ -101,6 +120,17 @@ pub struct Collective {
 }
 
 /// The collectives of a program, in order, and its peak memory.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8, 2]).on(&mesh, p!["X"]);
+/// let lowered = jit(|x: &Array| x.sum(0)).lower(x)?;
+/// let report = lowered.collectives();
+/// println!("{report}"); // a table with bytes, source lines and reasons
+/// assert_eq!(report.len(), 1);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[doc(alias("CommDebugMode"))]
 pub struct Collectives {

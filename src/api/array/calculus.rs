@@ -9,6 +9,14 @@ use crate::ir::program::{CallSite, UserOperand};
 use std::borrow::Borrow;
 
 /// The sums that [`Array::convolve`] returns, for vectors of sizes n and m.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, w) = (Array::from([1, 2, 3]), Array::from([1, 1]));
+/// assert_eq!(x.convolve(&w, ConvolveMode::Full).to_vec::<i32>()?, [1, 3, 5, 3]);
+/// assert_eq!(x.convolve(&w, ConvolveMode::Valid).to_vec::<i32>()?, [3, 5]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConvolveMode {
     /// All sums with at least one term: n + m − 1 elements.

@@ -90,9 +90,24 @@ impl DimIndex {
     }
 }
 /// An index entry that inserts a new dimension of size 1 (NumPy's `newaxis`).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1, 2]);
+/// assert_eq!(x.slice(ix![NewAxis, ..]).shape()?, [1, 2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NewAxis;
 /// An index entry that stands for all dimensions not named by other entries (NumPy's `...`).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::arange(0..8).reshape([2, 2, 2]);
+/// // the last dimension at index 1, and all others
+/// assert_eq!(x.slice(ix![Ellipsis, 1]).to_vec::<i32>()?, [1, 3, 5, 7]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ellipsis;
 

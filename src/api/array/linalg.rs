@@ -16,6 +16,15 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// Options of [`Array::triangular_solve`]: the side, and how the triangular matrix is read.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let a = Array::from([[2.0f32, 0.0], [1.0, 1.0]]);
+/// let b = Array::from([[2.0f32], [3.0]]);
+/// let x = a.triangular_solve(&b, TriangularOptions::default().left_side().lower());
+/// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TriangularOptions {

@@ -14,6 +14,16 @@ use smallvec::SmallVec;
 ///
 /// A number takes the element type of the array that it is combined with. It is an error if that
 /// type cannot represent the number.
+///
+/// ```
+/// use atmesh::{Array, Operand};
+/// fn half(x: &Array, unit: impl Operand) -> Array {
+///     x * 0.5 * unit
+/// }
+/// let x = Array::from([2.0f32]);
+/// assert_eq!(half(&x, 3).to_vec::<f32>()?, half(&x, Array::from(3.0f32)).to_vec::<f32>()?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an operand of an array",
     label = "expected `Array`, `&Array` or a number",

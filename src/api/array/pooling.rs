@@ -17,6 +17,14 @@ use std::sync::Arc;
 /// They are built by chaining:
 /// `x.window_max_with([2, 2], WindowOptions::default().strides([2, 2]))`. Each list has one entry
 /// for each entry of the window.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1, 5, 2, 4]);
+/// let pairs = x.window_max_with([2], WindowOptions::default().strides([2]));
+/// assert_eq!(pairs.to_vec::<i32>()?, [5, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[doc(alias = "reduce_window")]
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]

@@ -14,6 +14,13 @@ use std::borrow::Borrow;
 /// precision.
 ///
 /// They are built by chaining: `x.matmul_with(&w, DotOptions::default().accum_dtype(F32))`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::ones([2, 2]).astype(BF16);
+/// let y = x.matmul_with(&x, DotOptions::default().accum_dtype(F32));
+/// assert_eq!(type_of(&y), "float32[2,2]");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct DotOptions {

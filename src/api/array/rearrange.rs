@@ -255,6 +255,14 @@ impl Array {
 }
 
 /// The indexing convention of [`meshgrid`] (NumPy's `indexing`).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, y) = (Array::from([1, 2, 3]), Array::from([4, 5]));
+/// let grid = meshgrid([&x, &y], GridIndexing::Ij);
+/// assert_eq!(grid[0].shape()?, [3, 2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum GridIndexing {
     /// Cartesian (`xy`) indexing: the first vector varies along dimension 1, the second along 0.

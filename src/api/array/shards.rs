@@ -16,6 +16,15 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// The block of an array that one device holds.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let shards = Array::arange(0..4).put(&mesh, p!["X"]).shards()?;
+/// assert_eq!((shards[1].device.id(), shards[1].index[0].clone()), (1, 2..4));
+/// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Shard {
     /// The device.

@@ -12,6 +12,15 @@ use crate::ir::program::{CallSite, OutOfBounds, Reducer, UserOperand};
 use std::sync::Arc;
 
 /// How to treat out-of-bounds indices.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 2.0]);
+/// let at = Array::from([1, 7]);
+/// let clipped = x.take_with(&at, 0, IndexOptions::default().mode(IndexMode::Clip));
+/// assert_eq!(clipped.to_vec::<f32>()?, [2.0, 2.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(alias("GatherScatterMode", "promise_in_bounds", "fill_or_drop"))]
 pub enum IndexMode {
@@ -35,6 +44,14 @@ impl IndexMode {
 }
 
 /// Options of operations with index arrays: `IndexOptions::default().mode(IndexMode::Clip)`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 2.0]);
+/// let options = IndexOptions::default().mode(IndexMode::Fill);
+/// assert!(x.take_with(&Array::from([7]), 0, options).to_vec::<f32>()?[0].is_nan());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct IndexOptions {

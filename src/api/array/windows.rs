@@ -17,6 +17,16 @@ use std::sync::Arc;
 /// The padding of a window operation: how far windows extend beyond the array.
 ///
 /// Padded positions count as zero in a convolution, and are skipped in a reduction.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, w) = (Array::ones([1, 1, 5]), Array::ones([1, 1, 3]));
+/// let shape = |padding| x.conv_with(&w, ConvOptions::default().padding(padding)).shape();
+/// assert_eq!(shape(Padding::Valid)?, [1, 1, 3]);
+/// assert_eq!(shape(Padding::Same)?, [1, 1, 5]);
+/// assert_eq!(shape([(2, 0)].into())?, [1, 1, 5]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// No padding: every window is inside the array.
@@ -40,6 +50,14 @@ conversions! { Padding:
 /// They are built by chaining:
 /// `x.conv_with(&w, ConvOptions::default().strides([2, 2]).padding(Padding::Same))`. Lists have one
 /// entry per spatial dimension, in the order of the array's dimensions.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, w) = (Array::ones([1, 1, 8, 8]), Array::ones([1, 1, 3, 3]));
+/// let options = ConvOptions::default().strides([2, 2]).padding(Padding::Same);
+/// assert_eq!(x.conv_with(&w, options).shape()?, [1, 1, 4, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConvOptions {

@@ -11,6 +11,15 @@ use std::fmt;
 /// its terms. [`Jit::data_movement`](crate::Jit::data_movement) creates it by running the program.
 ///
 /// It prints as text; [`MovementDiagram::to_svg`] draws it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::from([3, 9]).put(&mesh, p!["X"]);
+/// let diagram = jit(|x: &Array| x.reshard(p![])).data_movement(&x)?;
+/// assert!(diagram.to_string().contains("CPU 1: 3<0 9<1"), "{diagram}");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct MovementDiagram {
     /// The argument, then each result.

@@ -5,6 +5,14 @@
 //! [`NotebookDisplay`] has this method, and the prelude imports it: arrays, trees of arrays, types,
 //! meshes, shardings, reports, plans, pictures, charts and errors show themselves. `notebooks/` of
 //! the repository has notebooks to start from.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! let mesh = Mesh::new([("X", 2)])?;
+//! let shown = mesh.mime_bundle();
+//! assert_eq!(shown.get("text/plain"), Some("Mesh(X: 2)"));
+//! # Ok::<(), atmesh::Error>(())
+//! ```
 
 mod html;
 mod values;

@@ -4,6 +4,14 @@
 //! is an explicit value with no hidden state: equal keys give equal arrays, and a program derives
 //! new keys with [`Key::split`] and [`Key::fold_in`]. Samples depend on the key, the shape and the
 //! element type, and never on devices or shardings.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! let [a, b] = Key::new(0).split();
+//! assert_eq!(a.normal([2]).to_vec::<f32>()?, a.normal([2]).to_vec::<f32>()?);
+//! assert_ne!(a.normal([2]).to_vec::<f32>()?, b.normal([2]).to_vec::<f32>()?);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
 
 mod choice;
 mod order;

@@ -98,6 +98,15 @@ fn map_blocks<'f, M, F: Func<M, Ret: Output> + 'f>(
 ///
 /// A call from ordinary code compiles it once for each set of argument types. A call inside another
 /// traced function becomes one equation of that function's program.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let sum = |x: &Array| x.sum(0).psum("X");
+/// let sums: ShardMap<Array, Array> = shard_map(&mesh, p!["X"], p![], sum);
+/// assert_eq!(sums.call(Array::arange(0..4))?.item::<i32>()?, 6);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[must_use = "per-device code does nothing until it is called"]
 pub struct ShardMap<'f, I, O> {
     settings: Rc<RefCell<Settings>>,

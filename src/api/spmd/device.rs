@@ -17,6 +17,17 @@ use std::sync::Arc;
 /// Collectives and `recv` wait for other devices; `send` never waits. If devices deadlock or call
 /// different collectives, or if one of them fails, all devices get an error that says which device
 /// waits where.
+///
+/// ```
+/// use atmesh::{nd, prelude::*};
+/// let mesh = Mesh::new([("X", 4)])?;
+/// let f = spmd(&mesh, p!["X"], p!["X"], |device: &Device, x: nd::ArrayView1<i32>| {
+///     let i = device.axis_index("X")? as i32;
+///     Ok(x.mapv(|v| v * i))
+/// });
+/// assert_eq!(f.call(Array::from([1, 1, 1, 1]))?.to_vec::<i32>()?, [0, 1, 2, 3]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[doc(alias("comm", "communicator", "MPI_COMM_WORLD"))]
 pub struct Device {
     mesh: Mesh,
@@ -77,6 +88,17 @@ pub(super) struct CollectiveInstance {
 }
 
 /// Another device, as returned by [`Device::neighbor`].
+///
+/// ```
+/// use atmesh::{nd, prelude::*};
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let f = spmd(&mesh, p!["X"], p!["X"], |device: &Device, x: nd::ArrayView1<i32>| {
+///     let right = device.neighbor("X", 1)?;
+///     Ok(nd::Array1::from_elem(x.len(), right.map_or(-1, |peer| peer.position() as i32)))
+/// });
+/// assert_eq!(f.call(Array::from([0, 0]))?.to_vec::<i32>()?, [1, -1]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     position: usize,

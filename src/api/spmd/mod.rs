@@ -50,6 +50,15 @@ use std::sync::Arc;
 type DeviceCode<'f> = Box<dyn Fn(&Device, &[BlockData]) -> Result<Vec<DeviceResult>> + Sync + 'f>;
 
 /// Code that runs on one operating-system thread per device, created by [`spmd`].
+///
+/// ```
+/// use atmesh::{Spmd, nd, prelude::*};
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let double = |_: &Device, x: nd::ArrayView1<i32>| Ok(x.mapv(|v| 2 * v));
+/// let doubled: Spmd<Array, Array> = spmd(&mesh, p!["X"], p!["X"], double);
+/// assert_eq!(doubled.call(Array::from([1, 2]))?.to_vec::<i32>()?, [2, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[must_use = "call it"]
 pub struct Spmd<'f, I, O> {
     mesh: Mesh,

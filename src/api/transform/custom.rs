@@ -14,6 +14,15 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A custom operation, made by [`custom_op`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let square: CustomOp = custom_op("square", "...->...", |ins, outs| {
+///     outs[0].view::<f32>().assign(&ins[0].view::<f32>().mapv(|x| x * x));
+/// });
+/// assert_eq!(square.call(&Array::from([2.0f32, 3.0])).to_vec::<f32>()?, [4.0, 9.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "it does nothing until it is called"]
 pub struct CustomOp {

@@ -256,6 +256,16 @@ pub fn vjp<A: Args, R: Output>(
 
 /// The pullback made by [`vjp`], which maps a cotangent of the result to one of the argument. It
 /// may be called many times.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 2.0]);
+/// let (y, pullback) = vjp(&x, |x| x.square());
+/// let cotangent = Array::ones([2]);
+/// assert_eq!(pullback.call(&cotangent).to_vec::<f32>()?, [2.0, 4.0]);
+/// # let _ = y;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[must_use = "it does nothing until it is called"]
 pub struct Pullback<R, A> {
     state: Result<PullbackProgram>,

@@ -24,6 +24,15 @@ use std::panic::Location;
 /// The reason for a collective, and suggestions that make it smaller.
 ///
 /// [`Jit::explain`] and [`Lowered::explain`] return it. `Display` prints it in plain sentences.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8, 2]).on(&mesh, p!["X"]);
+/// let why = jit(|x: &Array| x.reshard(p![])).explain(x, 0)?;
+/// assert!(why.chain[0].contains("is sharded over X"), "{why}");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -40,6 +49,17 @@ pub struct Explanation {
 }
 
 /// One edit of the user's program, and the communication that remains after it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8, 2]).on(&mesh, p!["X"]);
+/// let why = jit(|x: &Array| x.reshard(p![]) * 2.0).explain(x, 0)?;
+/// for suggestion in &why.suggestions {
+///     println!("{}: {} bytes remain", suggestion.edit, suggestion.bytes);
+/// }
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Suggestion {

@@ -94,6 +94,15 @@ pub(crate) fn types_only<T: Tree>(tree: &T) -> T {
 /// A traced function: its typed program over global arrays. This is the first stage.
 ///
 /// `Display` prints the program.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let traced = jit(|x: &Array| x.sin()).trace(F32.array_type([2]))?;
+/// assert!(traced.to_string().contains("sin"));
+/// let lowered = traced.lower()?;
+/// assert!(lowered.collectives().is_empty());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub struct Traced<I, O> {
     program: Arc<Program>,
     signature: Signature<I, O>,
@@ -102,6 +111,16 @@ pub struct Traced<I, O> {
 /// A lowered function: one per-device program with its collectives. This is the second stage.
 ///
 /// `Display` prints the program.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let x = F32.array_type([8]).on(&mesh, p!["X"]);
+/// let lowered = jit(|x: &Array| x.sum(..)).lower(x)?;
+/// assert_collectives!(lowered, AllReduce("X") x 1);
+/// println!("{lowered}"); // the program of one device
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub struct Lowered<I, O> {
     program: Arc<Program>,
     lowered: LoweredProgram,
@@ -111,6 +130,13 @@ pub struct Lowered<I, O> {
 /// A compiled function, ready to run on arguments of one set of types.
 ///
 /// It is `Send + Sync` and cheap to clone.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let compiled = jit(|x: &Array| x + 1).trace(I32.array_type([2]))?.lower()?.compile()?;
+/// assert_eq!(compiled.call(Array::from([1, 2]))?.to_vec::<i32>()?, [2, 3]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub struct Compiled<I, O>(Arc<CompiledFunction<I, O>>);
 
 impl<I, O> Clone for Compiled<I, O> {

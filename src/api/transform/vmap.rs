@@ -43,6 +43,16 @@ pub fn vmap<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
 /// `0` or `-1` maps that dimension of every array. `[Some(0), None]` has one entry for each
 /// component of a tuple (or element of a list); `None` means that the array is not mapped: all
 /// examples share it.
+///
+/// ```
+/// use atmesh::{VmapOptions, prelude::*};
+/// let (xs, w) = (Array::arange(0..4).reshape([2, 2]), Array::from([1, 10]));
+/// // the first argument has an example in each row, and the second one is the same for all
+/// let options = VmapOptions::default().in_dims([Some(0), None]);
+/// let ys = vmap_with((&xs, &w), |(x, w)| x.dot(&w), options);
+/// assert_eq!(ys.to_vec::<i32>()?, [10, 32]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapDims(DimSelection);
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +72,15 @@ conversions! { MapDims:
 }
 
 /// The options of [`vmap_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let xs = Array::arange(0..4).reshape([2, 2]);
+/// // an example in each column, and a result in each row
+/// let sums = vmap_with(&xs, |x| x.sum(0), VmapOptions::default().in_dims(1));
+/// assert_eq!(sums.to_vec::<i32>()?, [2, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VmapOptions {

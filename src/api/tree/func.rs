@@ -6,6 +6,19 @@ use super::{Param, Tree};
 ///
 /// Parameters are taken by value or by reference
 /// ([closures and arguments](crate#closures-and-arguments)).
+///
+/// ```
+/// use atmesh::{Array, Func, Jit, Tree, jit};
+/// // a function that compiles any function of one array
+/// fn compiled<'f, M, F>(f: F) -> Jit<'f, Array, Array>
+/// where
+///     F: Func<M, In = Array, Ret = Array> + 'f,
+/// {
+///     jit(move |x: &Array| f.apply(x))
+/// }
+/// assert_eq!(compiled(|x: &Array| x + 1).call(1)?.item::<i32>()?, 2);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this function cannot be traced",
     label = "a parameter is not an array",

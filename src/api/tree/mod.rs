@@ -68,6 +68,20 @@ use std::hash::Hash;
 /// A nested structure of arrays. Cloning a tree clones array handles, not data.
 ///
 /// `#[derive(Tree)]` implements it for structs.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// #[derive(Clone, Tree)]
+/// struct Params {
+///     w: Array,
+///     b: Array,
+/// }
+/// let params = Params { w: Array::ones([2, 3]), b: Array::zeros([3]) };
+/// let halved = tree::map(&params, |p| 0.5 * p);
+/// assert_eq!(tree::paths(&halved), ["w", "b"]);
+/// assert_eq!(halved.w.sum(..).item::<f32>()?, 3.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[doc(alias("register_dataclass", "register_pytree_node", "pytree"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of arrays",
@@ -118,6 +132,17 @@ impl<T: Tree + Clone + Args<Owned = T>> Params for T {}
 /// It may be the tree, a reference to it, a scalar for an array, or a tuple of these
 /// ([closures and arguments](crate#closures-and-arguments)). Scalars become float32, int32, and so
 /// on, as `type_of` reports; `Array::from` keeps the exact type.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// // a scalar, a reference and an owned array are arguments of one function
+/// fn doubled(x: impl tree::Args<Owned = Array>) -> Array {
+///     x.into_tree() * 2
+/// }
+/// let x = Array::from(3);
+/// assert_eq!(doubled(&x).item::<i32>()?, doubled(3).item::<i32>()?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed as an array or a tree of arrays",
     label = "expected an array, a tree, or a reference to one",
@@ -134,6 +159,17 @@ pub trait Args {
 /// The arguments of a call of a function that takes the tree `I`: each by value or by reference.
 ///
 /// All [`Args`] of that tree implement it.
+///
+/// ```
+/// use atmesh::{Array, CallArgs, Jit, Result, jit};
+/// type Pair = (Array, Array);
+/// fn called(f: &Jit<Pair, Array>, args: impl CallArgs<Pair>) -> Result<Array> {
+///     f.call(args)
+/// }
+/// let (f, x) = (jit(|x: &Array, y: &Array| x * y), Array::from(4));
+/// assert_eq!(called(&f, (&x, 2))?.item::<i32>()?, 8);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the function takes `{I}`, but it is called with `{Self}`",
     label = "expected `{I}`: each array or tree by value or by reference",
@@ -146,6 +182,14 @@ pub trait CallArgs<I>: Args<Owned = I> {}
 impl<I, A: Args<Owned = I>> CallArgs<I> for A {}
 
 /// A parameter of a traced function: a tree or a reference to one.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// // parameters are trees or references to trees, in any mix
+/// let f = jit(|x: Array, (y, z): (Array, Array), w: &Array| x + y + z + w);
+/// assert_eq!(f.call((1, (2, 3), 4))?.item::<i32>()?, 10);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub trait Param {
     /// The tree.
     type Owned: Tree;
@@ -156,6 +200,17 @@ pub trait Param {
 }
 
 /// A result of a traced function: a tree, or a `Result` of one.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// // a traced function may return a tree, or a `Result` of one
+/// let checked = jit(|x: &Array| -> Result<Array> {
+///     x.ty()?;
+///     Ok(x + 1)
+/// });
+/// assert_eq!(checked.call(1)?.item::<i32>()?, 2);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a traced function returns arrays, but this one returns `{Self}`",
     label = "expected a tree of arrays, or a `Result` of one, as the result",
@@ -255,6 +310,18 @@ impl JacobianResult for Array {
 /// The result of a function passed to `grad`: a scalar loss, optionally with auxiliary values.
 ///
 /// Auxiliary values are the second element of a tuple.
+///
+/// ```
+/// use atmesh::{Array, Loss, value_and_grad};
+/// // a loss alone, or with more values to return
+/// fn is_loss<L: Loss>(_: &L) {}
+/// let x = Array::from(3.0f32);
+/// let square = |x: &Array| (x.square(), x.sin());
+/// is_loss(&square(&x));
+/// let ((y, _), g) = value_and_grad(&x, |x| square(&x));
+/// assert_eq!((y.item::<f32>()?, g.item::<f32>()?), (9.0, 6.0));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`grad` needs one number to differentiate, but the function returns `{Self}`",
     label = "expected one number, or a tuple of one and more to return: `(loss, more)`",

@@ -5,6 +5,15 @@ use crate::core::{Error, ErrorKind, Fault, Result, Spec};
 use std::collections::BTreeMap;
 
 /// The specs of a tree: a structure of specs like the tree, or one spec for a whole subtree.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// // a spec for each argument, as a tuple; one spec would hold for all
+/// let f = shard_map(&mesh, (p!["X"], p![]), p!["X"], |x: &Array, y: &Array| x + y);
+/// assert_eq!(f.call((Array::from([1, 2]), 10))?.to_vec::<i32>()?, [11, 12]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to shard a tree",
     label = "expected `p![..]`, or a tuple, `Vec` or struct of them"
@@ -26,6 +35,16 @@ pub enum SpecTree {
 }
 
 /// Specs for arguments that are sharded as their own types say (explicit axes only).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// // the specs of the arguments are those that they have
+/// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+/// let f = shard_map(&mesh, Inferred, p!["X"], |x: &Array| x + 1);
+/// assert_eq!(f.call(&x)?.to_vec::<i32>()?, [1, 2, 3, 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Inferred;
 

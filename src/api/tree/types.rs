@@ -7,6 +7,12 @@ use std::fmt;
 /// The types of a tree's arrays, as text.
 ///
 /// It compares with strings. For a value that carries an error, it is the error's text.
+///
+/// ```
+/// use atmesh::{Array, TypeOf, type_of};
+/// let ty: TypeOf = type_of((Array::ones([2]), Array::from(1)));
+/// assert_eq!(ty, "(float32[2], int32[])");
+/// ```
 #[derive(Clone)]
 pub struct TypeOf(String);
 

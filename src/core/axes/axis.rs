@@ -7,6 +7,14 @@ use std::sync::{LazyLock, Mutex};
 
 /// The name of a mesh axis.
 /// Names are interned, so that an axis is `Copy`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// const X: Axis = Axis::new("X");
+/// let mesh = Mesh::new([(X, 2)])?;
+/// assert_eq!((mesh.axis_size(X)?, X.name()), (2, "X"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Axis(&'static str);
 
@@ -49,6 +57,15 @@ impl fmt::Display for Axis {
 debug_as_display! { [] Axis }
 
 /// The rule that decides how values are sharded over an axis.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::with_types([("X", 2, AxisType::Explicit), ("Y", 4, AxisType::Auto)])?;
+/// assert_eq!(mesh.axis_type("Y".into()), Some(AxisType::Auto));
+/// // the type of an array shows its sharding over explicit axes
+/// assert_eq!(type_of(Array::ones([2, 4]).put(&mesh, p!["X", "Y"])), "float32[2@X,4]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AxisType {
     /// Types decide: shardings over the axis are part of array types and propagate during tracing.
@@ -60,6 +77,12 @@ pub enum AxisType {
 }
 
 /// A list of axes, major first: `"X"`, `X`, `("X", "Y")`, `["X", "Y"]`, or `()` for none.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let axes = Axes::from(("X", "Y"));
+/// assert_eq!((axes.to_string().as_str(), axes.len()), ("(X,Y)", 2));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Axes(SmallVec<[Axis; 2]>);
 

@@ -9,6 +9,13 @@ use std::sync::{LazyLock, RwLock};
 ///
 /// Names are axes of a mesh, or its [logical axes](crate::Mesh::with_logical_axes). Specs are
 /// interned, so that a spec is `Copy` and is compared by address.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let spec: Spec = p!["X", _, ("Y", "Z")];
+/// assert_eq!(spec.dims().len(), 3);
+/// assert_eq!(spec.unreduced("W"), p!["X", _, ("Y", "Z"); U: "W"]);
+/// ```
 #[doc(alias("PartitionSpec"))]
 #[derive(Clone, Copy)]
 pub struct Spec(&'static SpecData);

@@ -30,6 +30,13 @@ impl NotebookCell {
         let folder =
             path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"))?;
         let source = std::fs::read_to_string(folder.with_file_name("src").join("lib.rs")).ok()?;
+        // the kernel writes the last expression of a cell between two lines, `(` and `).…`, and the
+        // location of its first operator is the parenthesis: that line gets a copy of the next one
+        let lines: Vec<&str> = source.lines().collect();
+        let next = |k: usize| lines.get(k + 1).copied().unwrap_or("(");
+        let lines: Vec<&str> =
+            lines.iter().enumerate().map(|(k, line)| if *line == "(" { next(k) } else { line }).collect();
+        let source = lines.join("\n");
         let of_newest = libraries.iter().filter(|(number, ..)| number == newest);
         Some(NotebookCell { addresses: of_newest.map(|(_, range, _)| range.clone()).collect(), source })
     }
@@ -89,7 +96,7 @@ mod tests {
         let here = Location::caller();
         let folder = std::env::temp_dir().join(format!("atmesh-cell-{} a", std::process::id()));
         std::fs::create_dir_all(folder.join("src")).expect("the folder is new");
-        std::fs::write(folder.join("src/lib.rs"), "let x = 1;\n").expect("the file is new");
+        std::fs::write(folder.join("src/lib.rs"), "(\na + b\n).evcxr_display();\n").expect("the file is new");
         let at = here.file().as_ptr() as usize;
         let library = |from: usize, number: usize| {
             let path = folder.join(format!("target/debug/libcode_{number}.so"));
@@ -98,7 +105,7 @@ mod tests {
         let other = "0-10 r-xp 00000000 00:00 0 [heap]\n20-30 r-xp 00000000 08:01 7 /usr/lib/libc.so.6\n";
         let newest = NotebookCell::from_maps(&format!("{}{other}{}", library(16, 9), library(at, 10)));
         let newest = newest.expect("there is a library");
-        assert!(newest.contains(here) && newest.source == "let x = 1;\n");
+        assert!(newest.contains(here) && newest.source == "a + b\na + b\n).evcxr_display();");
         let newer = NotebookCell::from_maps(&format!("{}{}", library(at, 10), library(16, 11)));
         assert!(!newer.expect("there is a library").contains(here));
         assert!(NotebookCell::from_maps(other).is_none());

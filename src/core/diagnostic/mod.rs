@@ -3,6 +3,14 @@
 //! A rule that finds a mistake returns a [`Fault`]. The caller, which knows the operation, its
 //! operands and the user's source location, makes a [`Diagnostic`] of it. An [`Error`] is one or
 //! several diagnostics. The module `render` prints them.
+//!
+//! ```
+//! use atmesh::{Array, ErrorKind};
+//! let bad = Array::ones([2]) + Array::ones([3]);
+//! let error = bad.ty().expect_err("the sizes differ");
+//! assert_eq!(error.kind(), ErrorKind::Shape);
+//! println!("{error}"); // the message, this line and the operands
+//! ```
 
 mod cell;
 mod cursor;
@@ -24,6 +32,12 @@ use std::sync::Arc;
 pub type SourceLocation = &'static Location<'static>;
 
 /// The kind of mistake that an [`Error`] reports.
+///
+/// ```
+/// use atmesh::{Array, ErrorKind};
+/// let error = Array::ones([2]).sum(5).ty().expect_err("there is one dimension");
+/// assert_eq!(error.kind(), ErrorKind::Shape);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -160,6 +174,13 @@ impl Fault {
 }
 
 /// One mistake in the user's program, with everything needed to explain it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let error = Array::ones([2]).dot(Array::ones([3])).ty().expect_err("the sizes differ");
+/// let diagnostic = &error.diagnostics()[0];
+/// assert_eq!((diagnostic.op.as_str(), diagnostic.operands.len()), ("dot", 2));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -180,10 +201,26 @@ pub struct Diagnostic {
 
 /// One or several diagnostics.
 /// `Display` and `Debug` both render them with the source line.
+///
+/// ```
+/// use atmesh::{Array, Error, ErrorKind};
+/// let error: Error = Array::ones([2]).reshape([3]).ty().expect_err("the sizes differ");
+/// assert_eq!(error.kind(), ErrorKind::Shape);
+/// assert!(error.to_string().starts_with("error[shape]: reshape"));
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Vec<Diagnostic>>);
 
 /// A result whose error type defaults to [`Error`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// fn total(x: &Array) -> Result<f32> {
+///     x.sum(..).item()
+/// }
+/// assert_eq!(total(&Array::ones([3]))?, 3.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {

@@ -5,6 +5,14 @@ use num_complex::Complex;
 use std::fmt;
 
 /// The element type of an array.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::ones([2]).astype(BF16);
+/// assert_eq!((x.dtype()?, DType::from_name("f32")), (BF16, Some(F32)));
+/// assert_eq!((F64.size(), F64.name()), (8, "float64"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each name says it")]
@@ -180,6 +188,15 @@ macro_rules! with_dtype {
 pub(crate) use with_dtype;
 
 /// A Rust type that is an element type.
+///
+/// ```
+/// use atmesh::{Array, Element, Result};
+/// fn first<T: Element>(x: &Array) -> Result<T> {
+///     Ok(x.to_vec::<T>()?[0])
+/// }
+/// assert_eq!(first::<i32>(&Array::from([5, 6]))?, 5);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::SealedElement + 'static {
     /// The corresponding element type.
     const DTYPE: DType;

@@ -7,6 +7,12 @@ use std::fmt;
 
 /// A single element, as a literal of a program or a constant of a kernel.
 /// It is wide enough for every element type.
+///
+/// ```
+/// use atmesh::{DType, Scalar};
+/// assert_eq!(Scalar::zero(DType::F32).to_string(), "0.0");
+/// assert_eq!(Scalar::Int(3).to_string(), "3");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A bool.

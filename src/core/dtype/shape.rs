@@ -11,6 +11,13 @@ pub(crate) fn gcd<N: Copy + Default + PartialEq + Rem<Output = N>>(a: N, b: N) -
 
 /// The sizes of an array's dimensions.
 /// Dereferences to a slice of `usize`.
+///
+/// ```
+/// use atmesh::{Array, Shape};
+/// let shape: Shape = Array::ones([4, 2]).shape()?;
+/// assert_eq!((shape.rank(), shape.num_elements(), shape[0]), (2, 8, 4));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Default, PartialEq, Eq, Hash)]
 pub struct Shape(SmallVec<[usize; 4]>);
 

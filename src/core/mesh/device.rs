@@ -7,6 +7,13 @@ use std::sync::OnceLock;
 
 /// A virtual device of this process, or a device of several processes.
 /// Equal ids are the same device.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let [first, second] = devices(2)?[..] else { unreachable!() };
+/// assert_eq!((first.to_string().as_str(), second.id()), ("CPU 0", 1));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
     /// The index in the list of devices, which several processes have in common.

@@ -1,4 +1,11 @@
 //! Meshes of devices with named axes.
+//!
+//! ```
+//! use atmesh::mesh::{Axis, Mesh};
+//! let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+//! assert_eq!((mesh.size(), mesh.axis_names()), (8, &["X", "Y"].map(Axis::from)[..]));
+//! # Ok::<(), atmesh::Error>(())
+//! ```
 
 mod device;
 mod logical;

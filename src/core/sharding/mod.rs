@@ -17,6 +17,16 @@ use std::ops::Range;
 use std::panic::Location;
 
 /// The placement of an array: a mesh, and a spec over its explicit and auto axes.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::ones([4]).put(&mesh, p!["X"]);
+/// let sharding = x.sharding()?.expect("the array is on a mesh");
+/// assert_eq!((&sharding.mesh, sharding.spec), (&mesh, p!["X"]));
+/// assert_eq!(sharding.shard_shape(&[4])?, [2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[doc(alias = "NamedSharding")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Sharding {

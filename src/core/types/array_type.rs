@@ -11,6 +11,14 @@ use std::fmt;
 /// `spec` has an entry for each dimension and names explicit axes only: shardings over auto axes
 /// are not part of the type. A value that is not on a mesh has a replicated spec, and adapts to any
 /// mesh as replicated.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let ty = F32.array_type([4, 2]).on(&mesh, p!["X"]);
+/// assert_eq!((ty.to_string().as_str(), ty.rank(), ty.nbytes()), ("float32[4@X,2]", 2, 32));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ArrayType {
     /// The element type.

@@ -1,4 +1,10 @@
 //! Types of arrays: element type, shape, sharding, and the manual axes over which values vary.
+//!
+//! ```
+//! use atmesh::types::{ArrayType, DType};
+//! let ty: ArrayType = DType::F32.array_type([4, 2]);
+//! assert_eq!((ty.to_string().as_str(), ty.nbytes()), ("float32[4,2]", 32));
+//! ```
 
 mod array_type;
 mod parse;

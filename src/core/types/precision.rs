@@ -8,6 +8,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// It only matters on XLA's accelerators, whose matrix units may round float32 operands to TF32 or
 /// bfloat16. The other engines always multiply with full precision. Element types other than
 /// float32 and complex64 are not affected. The levels are those of XLA's `PrecisionConfig`.
+///
+/// ```
+/// use atmesh::{Precision, prelude::*};
+/// let options = DotOptions::default().precision(Precision::Default);
+/// let f = jit(move |x: &Array| x.matmul_with(x, options));
+/// assert!(f.trace(F32.array_type([2, 2]))?.to_string().contains("precision=default"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// The fastest multiplication of the hardware, for example TF32 on GPUs.
@@ -38,6 +46,12 @@ static DEFAULT_PRECISION: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
 /// Returns the precision of products and convolutions that do not specify one.
 ///
 /// It is [`Precision::Highest`] until [`set_default_matmul_precision`] changes it.
+///
+/// ```
+/// use atmesh::{Precision, default_matmul_precision};
+/// println!("products use {}", default_matmul_precision());
+/// # let _: Precision = default_matmul_precision();
+/// ```
 pub fn default_matmul_precision() -> Precision {
     match DEFAULT_PRECISION.load(Ordering::Relaxed) {
         0 => Precision::Default,

@@ -55,6 +55,10 @@ static DEFAULT_FLUSH_SUBNORMALS: AtomicBool = AtomicBool::new(false);
 /// [`Jit::flush_subnormals`](crate::Jit::flush_subnormals) says otherwise.
 ///
 /// It is false until [`set_default_flush_subnormals`] changes it.
+///
+/// ```
+/// println!("subnormal numbers are flushed: {}", atmesh::default_flush_subnormals());
+/// ```
 pub fn default_flush_subnormals() -> bool {
     DEFAULT_FLUSH_SUBNORMALS.load(Ordering::Relaxed)
 }

@@ -27,6 +27,15 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 /// An engine that runs programs.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1, 2]);
+/// let f = |x: &Array| x * x;
+/// let (a, b) = (jit(f).call(&x)?, jit(f).engine(EngineKind::Threads).call(&x)?);
+/// assert_eq!(a.to_vec::<i32>()?, b.to_vec::<i32>()?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EngineKind {

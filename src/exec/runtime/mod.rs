@@ -1,5 +1,10 @@
 //! The runtime that the engines share: arrays in memory, the thread pool, device threads and their
 //! mailboxes.
+//!
+//! ```
+//! let stats = atmesh::runtime::memory_stats();
+//! println!("arrays take {} bytes", stats.bytes_in_use);
+//! ```
 
 mod array_data;
 pub(crate) mod clock;

@@ -65,6 +65,15 @@ pub enum Control {
 ///
 /// Every other value that the backward pass reads is recomputed from the arguments and the saved
 /// values. See [`checkpoint_with`](crate::checkpoint_with).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from(2.0f32);
+/// // the backward pass computes the sine again instead of saving it
+/// let g = grad(&x, |x| checkpoint_with(&x, CheckpointPolicy::SaveNothing, |x| x.sin().square()));
+/// assert!(g.allclose(&(2.0 * x.sin() * x.cos()))?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[doc(alias = "checkpoint_policies")]

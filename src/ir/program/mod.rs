@@ -183,6 +183,18 @@ pub struct Equation {
 ///
 /// Derivatives mark the equations that they add; a program without derivatives is all forward.
 /// Phases appear in reports only: programs that differ only in phases are equal.
+///
+/// ```
+/// use atmesh::{Phase, prelude::*};
+/// let mesh = Mesh::without_devices([("X", 4)])?;
+/// let (w, x) = (F32.array_type([8]), F32.array_type([4, 8]));
+/// let (w, x) = (w.on(&mesh, p![]), x.on(&mesh, p!["X"]));
+/// let step = jit(|w: &Array, x: &Array| grad(w, |w| x.dot(w).square().sum(..)));
+/// let report = step.lower((w, x))?;
+/// // the sum of the gradients over the devices is part of the backward pass
+/// assert!(report.collectives().iter().all(|c| c.phase == Phase::Backward));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {

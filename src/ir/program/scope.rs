@@ -7,6 +7,14 @@ use std::sync::Arc;
 ///
 /// [`named_scope`](crate::named_scope) opens one. Reports, plans, timelines and the metadata of XLA
 /// show it. Derivatives mark the scopes of the backward pass: `transpose(layer1)`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let f = jit(|x: &Array| named_scope("layer", || x.sin()));
+/// let plan = f.lower(F32.array_type([8]))?.plan(&atmesh::plan::Machine::h100())?;
+/// assert_eq!(plan.entries()[0].scope.name(), Some("layer"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopePath(Option<Arc<str>>);
 

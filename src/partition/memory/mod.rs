@@ -10,6 +10,13 @@ use crate::partition::program::{SpmdProgram, StepOrigin};
 use std::fmt;
 
 /// The purpose of a value that a device holds.
+///
+/// ```
+/// use atmesh::{MemoryClass, prelude::*};
+/// let memory = jit(|x: &Array| x * 2.0).lower(F32.array_type([256]))?.memory();
+/// assert_eq!(memory.bytes(MemoryClass::Argument), 1024);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum MemoryClass {
@@ -24,6 +31,14 @@ pub enum MemoryClass {
 }
 
 /// A value that a device holds at the peak.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let memory = jit(|x: &Array| x * 2.0).lower(F32.array_type([256]))?.memory();
+/// let largest = &memory.entries[0];
+/// assert_eq!((largest.bytes, largest.ty.as_str()), (1024, "f32[256]"));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryEntry {
@@ -50,6 +65,14 @@ pub struct MemoryEntry {
 
 /// The memory that a device holds at the peak.
 /// Returned by [`Lowered::memory`](crate::Lowered::memory); implements `Display`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let memory = jit(|x: &Array| x * 2.0).lower(F32.array_type([256]))?.memory();
+/// // the argument and the result
+/// assert_eq!(memory.peak_bytes, 2 * 256 * 4);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Memory {

@@ -36,6 +36,16 @@
 //! * A conditional takes as long as its longest branch.
 //!
 //! `tests/reports/facts.rs` compares plans with published figures.
+//!
+//! ```
+//! use atmesh::{plan::{Link, Machine}, prelude::*};
+//! let mesh = Mesh::without_devices([("X", 8)])?;
+//! let x = F32.array_type([4096, 4096]).on(&mesh, p!["X"]);
+//! let lowered = jit(|x: &Array| x.square().sum(0)).lower(x)?;
+//! let plan = lowered.plan(&Machine::h100().links(Link::switch(50e9)))?;
+//! assert!(plan.seconds() > 0.0);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
 
 pub(crate) mod html;
 #[cfg(feature = "json")]

@@ -9,6 +9,13 @@
 //!
 //! Arguments, results and requested shardings are annotated, and so is every value over explicit
 //! axes ([`Annotate`] selects this). XLA receives the shardings of the types and decides the rest.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! let text = jit(|x: &Array| x.sin()).trace(F32.array_type([4]))?.to_stablehlo()?.to_string();
+//! assert!(text.contains("stablehlo.sine"));
+//! # Ok::<(), atmesh::Error>(())
+//! ```
 
 mod access;
 mod code;

@@ -74,6 +74,18 @@ pub fn explicit_axes<A: Args, R: Output>(args: A, specs: impl Specs, f: impl Fn(
 }
 
 /// Runs [`explicit_axes`] for the given axes only.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::auto([("X", 2), ("Y", 4)])?;
+/// let x = Array::ones([8]).put(&mesh, p![]);
+/// explicit_axes_over("Y", &x, p!["Y"], |x| {
+///     assert_eq!(type_of(&x), "float32[8@Y]"); // over `X` the partitioner decides
+///     x
+/// })
+/// .ty()?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn explicit_axes_over<A: Args, R: Output>(
     axes: impl Into<Axes>,

@@ -7,6 +7,14 @@ use crate::api::tree::{self, Args, Output, collect};
 use crate::ir::program::CallSite;
 
 /// The options of [`map_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let xs = Array::arange(0..5);
+/// let ys = map_with(&xs, |x| &x * &x, MapOptions::default().batch_size(2));
+/// assert_eq!(ys.to_vec::<i32>()?, [0, 1, 4, 9, 16]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MapOptions {

@@ -151,6 +151,14 @@ pub(super) fn map_at<X: Tree, Y: Tree>(xs: X, f: &dyn Fn(X) -> Result<Y>, call: 
 }
 
 /// The options of [`scan_with`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let options = ScanOptions::default().reversed();
+/// let (_, from_end) = scan_with(0, Array::from([1, 2, 3]), |s, x| (&s + &x, s + x), options);
+/// assert_eq!(from_end.to_vec::<i32>()?, [6, 5, 3]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ScanOptions {

@@ -24,6 +24,17 @@ macro_rules! debug_print {
 }
 
 /// Implements [`crate::debug_print!`].
+///
+/// ```
+/// use atmesh::{Array, debug_print_values, jit};
+/// // for a template and arrays that are known at run time only
+/// let f = jit(|x: &Array| {
+///     debug_print_values("x: {}", &[x.clone()]);
+///     x + 1
+/// });
+/// assert_eq!(f.call(1)?.item::<i32>()?, 2);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn debug_print_values(template: &str, values: &[Array]) {
     let call = CallSite::here("debug_print");

@@ -12,6 +12,18 @@ use crate::ir::program::{
 use std::sync::Arc;
 
 /// The varying state that a cast produces.
+///
+/// ```
+/// use atmesh::{PcastTo, prelude::*};
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let f = shard_map(&mesh, p![], p!["X"], |x: &Array| {
+///     let own = x.pcast("X", PcastTo::Varying);
+///     assert_eq!(type_of(&own), "int32[1]{V:X}");
+///     own
+/// });
+/// assert_eq!(f.call(Array::from([7]))?.to_vec::<i32>()?, [7, 7]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PcastTo {
     /// Casts an invarying or reduced value to varying.

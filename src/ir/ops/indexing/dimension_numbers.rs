@@ -11,6 +11,20 @@ use crate::ir::program::{TypedOperand, VmapArgs, shifted_dims};
 /// it is the start of the window. The windows are the result of a gather, or the update of a
 /// scatter. Their dimensions are those within a window (offset dimensions), and the other
 /// dimensions of the index operand (batch dimensions).
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (x, at) = (Array::arange(0..6).reshape([3, 2]), Array::from([[2], [0]]));
+/// // each index is that of a row, and a window is one row
+/// let dims = GatherDims {
+///     start_index_map: vec![0],
+///     collapsed_dims: vec![0],
+///     offset_dims: vec![1],
+///     ..GatherDims::default()
+/// };
+/// assert_eq!(x.gather(&at, &dims, [1, 2]).to_vec::<i32>()?, [4, 5, 0, 1]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "GatherDimensionNumbers")]
 pub struct GatherDims {
