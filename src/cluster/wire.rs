@@ -312,7 +312,8 @@ messages! {
         Value = 4 { id: u64, value: Option<Vec<u8>> }
         /// Answers `Set`.
         Stored = 5 { id: u64, error: Option<String> }
-        /// Answers `Meet` with the bytes of the root, and the failure of the first process that has one.
+        /// Answers `Meet` with the bytes of the root, and the failure of the first process that has
+        /// one.
         Met = 6 { id: u64, payload: Vec<u8>, failure: Option<String> }
         /// Says that the cluster has failed. No other answer follows.
         Failed = 7 { fault: ClusterFault }
