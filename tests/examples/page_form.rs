@@ -55,6 +55,11 @@ const WITHOUT: &[(&[&str], &[&str], &str)] = &[
         &["picture"],
         "about types in the source, whose arrays are those of the pages before",
     ),
+    (
+        &["train_model.md", "train_pipeline.md", "train_precision.md"],
+        &["picture"],
+        "with a figure in text, of characters, ticks or bits",
+    ),
 ];
 
 /// The number of lines that the first program of a page shows at most.
