@@ -1,7 +1,8 @@
 //! The form of the book's pages, and links to sections that exist.
 //!
-//! A teaching page has objectives, a reason to read it, a picture before any code, a small program, a
-//! variation of it, a mistake, something to try, three questions with folded answers, and a summary.
+//! A teaching page has objectives, a reason to read it, a picture or a drawing in text before any code,
+//! a small program, a variation of it, a mistake, something to try, three questions with folded
+//! answers, and a summary.
 
 use super::at;
 
@@ -131,7 +132,7 @@ fn missing(page: &str) -> Vec<&'static str> {
     let parts = [
         ("objectives", objectives),
         ("reason", has_reason(page)),
-        ("picture", before_code.contains("](pictures/")),
+        ("picture", before_code.contains("](pictures/") || before_code.contains("```text\n")),
         ("small program", shown.first().is_some_and(|program| shown_lines(program) <= MAX_LINES)),
         ("variation", shown.len() >= 2),
         ("mistake", mistake),
@@ -166,6 +167,28 @@ fn teaching_pages_have_the_form() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(teaching > 40, "only {teaching} teaching pages");
+}
+
+/// A reader who follows "Next" reads the pages in the order of the summary.
+#[test]
+fn next_is_the_page_that_follows() {
+    let read = |page: &str| std::fs::read_to_string(at("book/src").join(page)).expect("a page can be read");
+    let summary = read("SUMMARY.md");
+    let pages: Vec<&str> = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let has_form = |page: &str| {
+        !REFERENCE.iter().any(|(pages, _)| pages.contains(&page))
+            && !WITHOUT.iter().any(|(pages, parts, _)| pages.contains(&page) && parts.contains(&"next"))
+    };
+    let mut wrong = Vec::new();
+    for pair in pages.windows(2).filter(|pair| has_form(pair[0])) {
+        let text = read(pair[0]);
+        let next = text.lines().find(|line| line.starts_with("**Next:** ")).unwrap_or_default();
+        if !next.contains(&format!("({}", pair[1])) {
+            wrong.push(format!("{}, not to {}: {next}", pair[0], pair[1]));
+        }
+    }
+    assert!(pages.len() > 80, "only {} pages", pages.len());
+    assert!(wrong.is_empty(), "pages whose \"Next\" leads elsewhere: {wrong:#?}");
 }
 
 /// Every page that is named above exists.

@@ -17,7 +17,7 @@ fn training() -> Vec<Exercise> {
         Exercise {
             part,
             name: "adam_steps",
-            chapter: "optimizers.md",
+            chapter: "train_optimizer.md",
             task: "Return the weights after two steps of Adam. The second step needs the state that the \
                    first one returned.",
             grade: |a| {
@@ -45,7 +45,7 @@ fn training() -> Vec<Exercise> {
         Exercise {
             part,
             name: "accumulated",
-            chapter: "optimizers.md",
+            chapter: "train_accumulation.md",
             task: "`xs` is `float32[4,64@X,32]`: four small batches. Return the mean of their gradients by \
                    `w` with one all-reduce, by `optim::accumulate`.",
             grade: |a| {
@@ -69,7 +69,7 @@ fn training() -> Vec<Exercise> {
         Exercise {
             part,
             name: "clipped",
-            chapter: "optimizers.md",
+            chapter: "train_optimizer.md",
             task: "Return the weights after one step of gradient descent with rate 0.1. Clip the gradient to \
                    the norm 1 before the rate is applied.",
             grade: |a| {
