@@ -1,21 +1,19 @@
 //! The bodies of loops, whose kernels are bound to their operands once.
 
-use super::run::{PlanResult, Runner};
 use crate::exec::compile::plan::{
     CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, WhileKernel,
 };
 use crate::exec::compile::task_kernel::{BoundCall, KernelStage, TaskKernel};
-use crate::kernels::HAS_FAST_PATHS;
 
 /// The minimum number of iterations of a loop whose body is bound: binding takes about as long as a
 /// few iterations.
 pub(super) const MIN_BOUND_ITERATIONS: usize = 16;
 
 /// The body of a loop, or the condition of a while loop.
-pub(super) struct BoundBody<'p>(Vec<BodyNode<'p>>);
+pub(super) struct BoundBody<'p>(pub(super) Vec<BodyNode<'p>>);
 
 /// A node of a body.
-enum BodyNode<'p> {
+pub(super) enum BodyNode<'p> {
     /// A kernel with its operands.
     Bound(Box<dyn BoundCall + 'p>),
     /// A stage of a kernel that finds its operands in each iteration.
@@ -56,30 +54,4 @@ impl<'p> BoundBody<'p> {
 /// Returns the slots in a body of the carries that are not updated in place.
 fn alternating_slots(carry: &[CarryBuffers]) -> impl Iterator<Item = u32> {
     carry.iter().filter(|c| c.alternate.is_some()).flat_map(|c| [c.body_in, c.body_out])
-}
-
-impl Runner<'_> {
-    /// Returns whether this run binds the bodies of loops: on one thread, and not measured.
-    pub(super) fn binds_bodies(&self) -> bool {
-        HAS_FAST_PATHS && self.worker.is_none() && self.marks.is_none()
-    }
-    /// Runs a body that is bound to its operands.
-    ///
-    /// # Safety
-    /// The contract of [`Runner::run_plan`] applies. In all slots that are not moving, `base` has
-    /// the pointers that it had when the body was bound.
-    #[inline]
-    pub(super) unsafe fn run_bound(&mut self, body: &mut BoundBody<'_>, base: &mut [*mut u8]) -> PlanResult {
-        for node in &mut body.0 {
-            // SAFETY: the caller upholds the contract, and the nodes run in the order of their levels.
-            unsafe {
-                match node {
-                    BodyNode::Bound(call) => call.run(base),
-                    BodyNode::Task(kernel, stage) => kernel.run_all(*stage, base, self.scratch),
-                    BodyNode::Control(k) => self.run_control(k, base)?,
-                }
-            }
-        }
-        Ok(())
-    }
 }

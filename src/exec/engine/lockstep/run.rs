@@ -4,7 +4,7 @@
 //! for one another at a barrier before the next level. Loops, while loops and branches are entered
 //! by all workers.
 
-use super::bound_body::{BoundBody, MIN_BOUND_ITERATIONS};
+use super::bound_body::{BodyNode, BoundBody, MIN_BOUND_ITERATIONS};
 use crate::core::DType;
 use crate::exec::compile::gather_scatter::read_index;
 use crate::exec::compile::plan::{
@@ -18,7 +18,7 @@ use crate::exec::{
     runtime::print_queue::PrintQueue, runtime::sync::atomic::AtomicUsize,
     runtime::sync::atomic::Ordering::Relaxed, runtime::thread_pool::Worker,
 };
-use crate::kernels::flush_mode::FlushMode;
+use crate::kernels::{HAS_FAST_PATHS, flush_mode::FlushMode};
 use std::sync::Arc;
 
 /// The state of one worker that runs a plan.
@@ -55,8 +55,7 @@ pub(super) const MAX_MARKS: usize = 1 << 20;
 /// The error of a run in which another worker panicked.
 pub(super) struct WorkerPanicked;
 
-/// The result of a plan, or of a part of one.
-pub(super) type PlanResult = Result<(), WorkerPanicked>;
+type PlanResult = Result<(), WorkerPanicked>;
 
 impl Runner<'_> {
     fn barrier(&mut self) -> PlanResult {
@@ -175,11 +174,36 @@ impl Runner<'_> {
         }
     }
 
+    /// Returns whether this run binds the bodies of loops: on one thread, and not measured.
+    fn binds_bodies(&self) -> bool {
+        HAS_FAST_PATHS && self.worker.is_none() && self.marks.is_none()
+    }
+
+    /// Runs a body that is bound to its operands.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies. In all slots that are not moving, `base` has
+    /// the pointers that it had when the body was bound.
+    #[inline]
+    unsafe fn run_bound(&mut self, body: &mut BoundBody<'_>, base: &mut [*mut u8]) -> PlanResult {
+        for node in &mut body.0 {
+            // SAFETY: the caller upholds the contract, and the nodes run in the order of their levels.
+            unsafe {
+                match node {
+                    BodyNode::Bound(call) => call.run(base),
+                    BodyNode::Task(kernel, stage) => kernel.run_all(*stage, base, self.scratch),
+                    BodyNode::Control(k) => self.run_control(k, base)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a loop or branch, which all workers enter.
     ///
     /// # Safety
     /// The contract of [`Runner::run_plan`] applies.
-    pub(super) unsafe fn run_control(&mut self, k: &ControlKernel, base: &mut [*mut u8]) -> PlanResult {
+    unsafe fn run_control(&mut self, k: &ControlKernel, base: &mut [*mut u8]) -> PlanResult {
         // SAFETY: `base` is valid (caller contract)
         unsafe {
             match k {
