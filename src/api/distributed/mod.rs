@@ -222,6 +222,11 @@ impl Cluster {
             .and_then(|()| crate::xla::engine::check_no_client())
             .and_then(|()| Client::for_cluster(&self.membership, group))
             .inspect_err(|_| group.leave(Some("it has no client of the plugin".into())))?;
+        let owners: Vec<Option<usize>> = (0..made.devices()).map(|device| made.process_of(device)).collect();
+        if !owners.is_sorted() {
+            let fault = fault!(Device, "the plugin does not list its devices process by process: {owners:?}");
+            return Err(fault.help("this is not supported: use another version of the plugin").into());
+        }
         crate::xla::engine::register();
         crate::xla::engine::use_cluster_client(&made, self.membership.processes);
         self.client = Some(made);

@@ -41,14 +41,21 @@ pub(crate) fn stable_hash(bytes: &[u8]) -> [u8; 8] {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash).to_le_bytes()
 }
 
+#[cfg(feature = "xla")]
 static PROCESS_DEVICES: OnceLock<Box<dyn ProcessDevices>> = OnceLock::new();
 
 /// Returns the devices of several processes; `None` if this process runs its programs alone.
 ///
 /// All meshes with devices then have the devices of all processes, and all arrays on such a mesh
 /// are foreign values.
+#[cfg(feature = "xla")]
 pub(crate) fn process_devices() -> Option<&'static dyn ProcessDevices> {
     PROCESS_DEVICES.get().map(|devices| &**devices)
+}
+/// Returns `None`: builds without the feature `xla` have no devices of several processes.
+#[cfg(not(feature = "xla"))]
+pub(crate) fn process_devices() -> Option<&'static dyn ProcessDevices> {
+    None
 }
 
 /// Makes all arrays on meshes those of several processes.

@@ -53,3 +53,26 @@ fn a_read_of_an_array_by_one_process_is_an_error_in_all() {
         assert!(error.contains("processes made different calls"), "{error}");
     }
 }
+
+#[test]
+fn a_cluster_that_is_dropped_too_early_is_an_error() {
+    let Some(all) = start("dropped", 2, 1) else { return };
+    for ended in wait_all(all, LIMIT) {
+        let error = ended.error().1;
+        println!("{error}");
+        assert!(error.contains("programs.rs:") && error.contains("has left the others"), "{error}");
+    }
+}
+
+#[test]
+fn another_engine_in_the_environment_is_an_error() {
+    let (port, Some(more)) = (free_port(), relay()) else { return };
+    let more = [more, vec![("ATMESH_ENGINE", "lockstep".to_string())]].concat();
+    let all =
+        (0..2).map(|k| Process::start("join", &[variables(k, 2, port), more.clone()].concat())).collect();
+    for ended in wait_all(all, LIMIT) {
+        let error = ended.error().1;
+        assert!(error.contains("2 processes, and the engine lockstep runs in one"), "{error}");
+        assert!(error.contains("ATMESH_ENGINE") && error.contains("main.rs:"), "{error}");
+    }
+}

@@ -156,6 +156,14 @@ pub(crate) fn local_parts() -> Result<()> {
     cluster.barrier("all results are right")
 }
 
+/// The cluster is dropped before its last use.
+pub(crate) fn dropped() -> Result<()> {
+    let devices = init()?.devices();
+    let mesh = Mesh::new([("X", devices)])?;
+    let x = Array::ones([devices]).put(&mesh, p!["X"]);
+    jit(|x: &Array| x * 2.0).call(&x).map(drop)
+}
+
 /// What does not run in several processes is an error in all of them, and the programs after it
 /// run.
 pub(crate) fn refusals() -> Result<()> {
