@@ -1,7 +1,8 @@
 //! One program in several processes: a network is trained on the devices of all of them.
 //!
 //! `cargo run --example processes` is one process, and `scripts/processes 4 processes` starts four.
-//! `-- 1000` takes 1000 steps; `-- rate`, `-- read` and `-- seed` make a mistake in process 1.
+//! `-- mean` computes the mean of an array; `-- 1000` takes 1000 steps; `-- rate`, `-- read` and
+//! `-- seed` make a mistake in process 1.
 use atmesh::distributed::{Cluster, init};
 use atmesh::prelude::*;
 use std::ops::Range;
@@ -59,6 +60,7 @@ fn main() -> Result<()> {
         down: (down.normal([HIDDEN]) * 0.2).put(&mesh, p!["data"]),
     };
     match std::env::args().nth(1).as_deref() {
+        Some("mean") => print_mean(&mesh),
         Some("rate") => another_rate(&cluster, &net, &x, &y),
         Some("read") => one_read(&cluster, &x),
         Some("seed") => another_seed(&cluster, &mesh, &x),
@@ -109,3 +111,16 @@ fn another_seed(cluster: &Cluster, mesh: &Mesh, x: &Array) -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: seed
+
+// ANCHOR: mean
+/// Prints the mean of an array whose blocks are on the devices of all processes.
+fn print_mean(mesh: &Mesh) -> Result<()> {
+    let sharding = Sharding::new(mesh, p!["data"], &[ROWS])?;
+    // called for the blocks of this process
+    let own = |index: &[Range<usize>]| index[0].clone().map(|k| k as f32).collect::<Array>();
+    let x = Array::from_fn([ROWS], &sharding, own)?;
+    let mean = x.mean(..).item::<f32>()?; // all processes have it
+    println!("{mean}");
+    Ok(())
+}
+// ANCHOR_END: mean

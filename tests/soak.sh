@@ -20,7 +20,7 @@ if plugin=$(timeout 600 scripts/plugin); then
   cargo build -q --features xla --example processes
   relay=$(find "$(realpath "${CARGO_TARGET_DIR:-target}")/debug" -maxdepth 1 -name 'libatmesh_relay.*' ! -name '*.d' | head -1)
   ATMESH_SOAK=1 ATMESH_MPIRUN=$(scripts/mpi || echo mpirun) ATMESH_RELAY=$relay ATMESH_RELAY_PLUGIN=$plugin \
-    cargo test -q --features xla,safetensors --test relayed -- --test-threads 1
+    cargo test -q --features xla,safetensors --test relayed -- --test-threads 2
 fi
 DRAFTS=0..300 cargo test -q --lib random_programs
 end=$((SECONDS + 60 * minutes))
