@@ -177,7 +177,7 @@
     };
 
     // the key example: the one that is marked, or the first one that needs nothing of a native program
-    const native = /\b(spmd|custom_op|custom_vjp|custom_jvp|conv_with|max_pool|avg_pool|switch|while_loop_with|top_k|rfft|jvp|hessian|jacrev|dot_product_attention|dot_product_attention_with)\(|\bConvOptions\b|\bWhileOptions\b|\bMachine::|to_stablehlo|temp_dir|include_str!|concat!|ArrayView|ndarray|\bunsafe\b/;
+    const native = /\b(spmd|custom_op|custom_vjp|custom_jvp|conv_with|max_pool|avg_pool|switch|while_loop_with|top_k|rfft|jvp|hessian|jacrev|dot_product_attention|dot_product_attention_with)\(|\bConvOptions\b|\bWhileOptions\b|\boptim::(accumulate|partition|minimize|\w+_with|\w+_schedule)|\bSchedule::|\b(bincount|flatnonzero|categorical|permutation|from_shards)\(|\bMachine::|to_stablehlo|temp_dir|include_str!|concat!|ArrayView|ndarray|\bunsafe\b/;
     const key = blocks.find((b) => b.code.classList.contains("key") && b.runs)
         ?? blocks.find((b) => b.runs && !native.test(b.before) && !native.test(b.source));
     for (const block of blocks.filter((b) => b.runs)) {

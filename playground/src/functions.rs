@@ -7,7 +7,7 @@ use crate::eval::{Eval, Interp};
 use crate::methods::{Args, METHODS};
 use crate::tree::specs;
 use crate::value::{Record, Value};
-use atmesh::{Array, CollectiveDim, Dims, Error, Key, Permutation, Sharding, VmapOptions, optim};
+use atmesh::{Array, CollectiveDim, Dims, Error, Key, Permutation, Sharding, VmapOptions};
 use std::rc::Rc;
 
 /// The names of the functions, in addition to the transformations.
@@ -39,10 +39,7 @@ const FUNCTIONS: &[&str] = &[
     "Array::arange_of",
     "Array::eye",
     "Array::linspace",
-    "Array::tri",
     "Array::from",
-    "Array::indices",
-    "Array::from_shards",
     "Key::new",
     "Key::from_array",
     "Sharding::new",
@@ -63,10 +60,7 @@ const FUNCTIONS: &[&str] = &[
     "tree::put",
     "tree::leaves",
     "tree::zeros_like",
-    "tree::norm",
     "tree::cast",
-    "tree::paths",
-    "tree::vdot",
     "debug_print",
     "rejected",
     "section",
@@ -75,7 +69,6 @@ const FUNCTIONS: &[&str] = &[
     "ones",
     "named_scope",
     "meshgrid",
-    "optim::global_norm",
     "std::iter::repeat_n",
     "EngineKind::from_args",
     "Array::from_fn",
@@ -306,12 +299,8 @@ fn other(name: &str, args: &mut Args<'_>) -> Result<Value, ErrorResponse> {
             Value::result(atmesh::ArrayType::parse(text, &args.mesh()?).map(Value::Type))
         }
         "tree::leaves" => Value::arrays(atmesh::tree::leaves(&args.tree()?)),
-        "tree::paths" => Value::list(atmesh::tree::paths(&args.tree()?).into_iter().map(Value::text)),
         "tree::zeros_like" => atmesh::tree::zeros_like(&args.tree()?).value(),
         "tree::cast" => atmesh::tree::cast(&args.tree()?, args.dtype()?).value(),
-        "tree::vdot" => Value::Array(atmesh::tree::vdot(&args.tree()?, &args.tree()?)),
-        "tree::norm" => Value::Array(atmesh::tree::norm(&args.tree()?)),
-        "optim::global_norm" => Value::Array(optim::global_norm(&args.tree()?)),
         "debug_print" => {
             let template = args.text()?;
             atmesh::debug_print_values(template, &args.arrays()?);

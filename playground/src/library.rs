@@ -212,11 +212,6 @@ pub(crate) fn method(
             "kind" => Some(Value::text(format!("{:?}", e.kind()))),
             _ => None,
         },
-        Value::Struct(record) if crate::training::is_options(&record.name) => {
-            let mut record = (**record).clone();
-            record.fields.push((name.into(), args.first().cloned().unwrap_or(Value::Bool(true))));
-            Some(Value::Struct(Rc::new(record)))
-        }
         Value::Cell(cell) => match (name, args) {
             ("get" | "borrow" | "borrow_mut" | "take" | "into_inner", []) => Some(cell.borrow().clone()),
             ("lock", []) => Some(Value::result(Ok(of.clone()))),
@@ -227,7 +222,7 @@ pub(crate) fn method(
             ("replace", [v]) => Some(cell.replace(v.clone())),
             _ => None,
         },
-        Value::Optimizer(_) | Value::Schedule(_) => Some(interp.training(of, name, args)?),
+        Value::Optimizer(_) => Some(interp.training(of, name, args)?),
         _ => None,
     })
 }

@@ -308,8 +308,8 @@ atmesh::scalar_functions! { methods
     cumsum(number) cumprod(number) cummax(number) cummin(number) sort(number) argsort(number)
     take(array, number) take_to(array, number, spec) take_along_axis(array, number) one_hot(number)
     take_with(array, number, index_options)
-    slice(index_of) segment_sum(array, number) segment_sum_to(array, number, spec) bincount(number)
-    flatnonzero(number)
+    slice(index_of) segment_sum(array, number) segment_sum_to(array, number, spec)
+
     shift_left(operand) floor_divide(operand) remainder(operand) rint() full_like(operand) to_compute(spec) to_storage(spec)
 
 

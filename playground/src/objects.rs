@@ -224,8 +224,6 @@ fn key_method(
                 other => return Err(args.wrong("a shape, like [4, 2],", other)),
             })
         }
-        "permutation" => Value::Array(key.permutation(args.array()?, args.number()?)),
-        "categorical" => Value::Array(key.categorical(args.array()?, args.number()?)),
         "data" => Value::Array(key.data()),
         "array" => Value::Array(key.array().clone()),
         "clone" => Value::Key(key.clone()),

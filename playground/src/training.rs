@@ -5,27 +5,12 @@ use crate::eval::{Eval, Interp};
 use crate::methods::Args;
 use crate::tree::Arrays;
 use crate::value::Value;
-use atmesh::optim::{self, Adam, OptState, Optimizer, Schedule, Sgd, WeightDecay};
+use atmesh::optim::{self, OptState, Optimizer, Schedule};
 use std::rc::Rc;
 
 /// The names of the functions.
-const NAMES: &[&str] = &[
-    "optim::sgd",
-    "optim::adam",
-    "optim::adamw",
-    "optim::sgd_with",
-    "optim::adam_with",
-    "optim::adamw_with",
-    "optim::chain",
-    "optim::clip_by_global_norm",
-    "optim::constant_schedule",
-    "optim::linear_schedule",
-    "optim::cosine_decay_schedule",
-    "optim::warmup_cosine_decay_schedule",
-    "Sgd::default",
-    "Adam::default",
-    "WeightDecay::new",
-];
+const NAMES: &[&str] =
+    &["optim::sgd", "optim::adam", "optim::adamw", "optim::chain", "optim::clip_by_global_norm"];
 
 /// Returns true for a function of this file, with or without its module.
 pub(crate) fn is_function(name: &str) -> bool {
@@ -43,14 +28,10 @@ pub(crate) fn function(_: &Rc<Interp>, name: &str, values: &[Value]) -> Eval<Opt
     let Some(name) = full(name) else { return Ok(None) };
     let args = &mut Args::new(name, values);
     let optimizer = |o: Optimizer| Value::Optimizer(Rc::new(o));
-    let schedule = |s: Schedule| Value::Schedule(Rc::new(s));
     let made = match name {
         "optim::sgd" => optimizer(optim::sgd(rate(args)?)),
         "optim::adam" => optimizer(optim::adam(rate(args)?)),
         "optim::adamw" => optimizer(optim::adamw(rate(args)?)),
-        "optim::sgd_with" => optimizer(optim::sgd_with(rate(args)?, sgd(args)?)),
-        "optim::adam_with" => optimizer(optim::adam_with(rate(args)?, adam(args)?)),
-        "optim::adamw_with" => optimizer(optim::adamw_with(rate(args)?, adam(args)?, decay(args)?)),
         "optim::chain" => {
             let Value::List(list) = args.any("a list of optimizers")?.inner() else {
                 return Err(syntax_error!("`chain` takes a list of optimizers").into());
@@ -62,20 +43,7 @@ pub(crate) fn function(_: &Rc<Interp>, name: &str, values: &[Value]) -> Eval<Opt
             optimizer(optim::chain(each.collect::<Result<Vec<_>, _>>()?))
         }
         "optim::clip_by_global_norm" => optimizer(optim::clip_by_global_norm(args.float()?)),
-        "optim::constant_schedule" => schedule(optim::constant_schedule(args.float()?)),
-        "optim::linear_schedule" => {
-            schedule(optim::linear_schedule(args.float()?, args.float()?, args.number()?))
-        }
-        "optim::cosine_decay_schedule" => {
-            schedule(optim::cosine_decay_schedule(args.float()?, args.number()?, args.float()?))
-        }
-        "optim::warmup_cosine_decay_schedule" => {
-            let (init, peak) = (args.float()?, args.float()?);
-            let (warmup, steps) = (args.number()?, args.number()?);
-            schedule(optim::warmup_cosine_decay_schedule(init, peak, warmup, steps, args.float()?))
-        }
-        "WeightDecay::new" => Value::record("WeightDecay", [("rate", args.any("a rate")?.clone())]),
-        _ => Value::record(name.split("::").next().unwrap_or(name), []),
+        _ => return Ok(None),
     };
     args.end()?;
     Ok(Some(made))
@@ -83,60 +51,9 @@ pub(crate) fn function(_: &Rc<Interp>, name: &str, values: &[Value]) -> Eval<Opt
 
 fn rate(args: &mut Args<'_>) -> Result<Schedule, ErrorResponse> {
     match args.any("a learning rate")?.inner() {
-        Value::Schedule(s) => Ok((**s).clone()),
         Value::Float(x, _) => Ok((*x).into()),
         other => Err(args.wrong("a learning rate or a schedule", other)),
     }
-}
-
-/// Returns the settings of a struct of options, in order.
-fn settings(args: &mut Args<'_>, name: &str) -> Result<Vec<(String, Value)>, ErrorResponse> {
-    match args.any("options")?.inner() {
-        Value::Struct(record) if &*record.name == name => {
-            Ok(record.fields.iter().map(|f| (f.0.to_string(), f.1.clone())).collect())
-        }
-        other => Err(args.wrong("options", other)),
-    }
-}
-
-fn sgd(args: &mut Args<'_>) -> Result<Sgd, ErrorResponse> {
-    let mut options = Sgd::default();
-    for (name, value) in settings(args, "Sgd")? {
-        let values = [value];
-        options = match name.as_str() {
-            "momentum" => options.momentum(Args::new("momentum", &values).float()?),
-            "nesterov" => options.nesterov(),
-            _ => return Err(syntax_error!("`Sgd` has no option `{name}` here")),
-        };
-    }
-    Ok(options)
-}
-
-fn adam(args: &mut Args<'_>) -> Result<Adam, ErrorResponse> {
-    let mut options = Adam::default();
-    for (name, value) in settings(args, "Adam")? {
-        let values = [value];
-        let mut args = Args::new("Adam", &values);
-        options = match name.as_str() {
-            "b1" => options.b1(args.float()?),
-            "b2" => options.b2(args.float()?),
-            "eps" => options.eps(args.float()?),
-            "mu_dtype" => options.mu_dtype(args.dtype()?),
-            _ => return Err(syntax_error!("`Adam` has no option `{name}` here")),
-        };
-    }
-    Ok(options)
-}
-
-fn decay(args: &mut Args<'_>) -> Result<WeightDecay, ErrorResponse> {
-    let values: Vec<Value> = match args.any("a weight decay")?.inner() {
-        Value::Struct(record) => record.fields.iter().map(|f| f.1.clone()).collect(),
-        other => vec![other.clone()],
-    };
-    if values.len() > 1 {
-        return Err(syntax_error!("a mask of the weight decay is not part of the playground"));
-    }
-    Ok(WeightDecay::new(Args::new("WeightDecay", &values).float()?))
 }
 
 /// Evaluates a method of an optimizer or a schedule.
@@ -166,7 +83,6 @@ pub(crate) fn method(of: &Value, name: &str, values: &[Value]) -> Eval {
         (Value::Optimizer(o), "shard_slots") => {
             Value::Optimizer(Rc::new((**o).clone().shard_slots(args.axes()?)))
         }
-        (Value::Schedule(s), "at") => Value::Array(s.at(args.operand()?)),
         _ => return Err(crate::objects::no_method(of, name).into()),
     })
 }
@@ -176,9 +92,4 @@ fn state(args: &mut Args<'_>) -> Result<OptState, ErrorResponse> {
         Value::State(state) => Ok(state.clone()),
         other => Err(args.wrong("the state of the optimizer", other)),
     }
-}
-
-/// Returns true for structs of options, whose methods add a setting.
-pub(crate) fn is_options(name: &str) -> bool {
-    matches!(name, "Sgd" | "Adam" | "WeightDecay")
 }

@@ -25,7 +25,6 @@ pub(crate) const NAMES: &[&str] = &[
     "scan_with",
     "fori_loop",
     "while_loop",
-    "optim::accumulate",
     "cond",
     "checkpoint",
     "checkpoint_with",
@@ -35,8 +34,6 @@ pub(crate) const NAMES: &[&str] = &[
     "explicit_axes_over",
     "tree::map",
     "tree::map2",
-    "tree::map_named",
-    "tree::fold",
 ];
 
 /// The maximum depth of derivatives of derivatives.
@@ -248,7 +245,7 @@ pub(crate) fn transform(interp: &Rc<Interp>, name: &str, values: &[Value]) -> Ev
             made.built(interp)?;
             Value::Mapped(Rc::new(made))
         }
-        "tree::map" | "tree::map2" | "tree::map_named" | "tree::fold" => {
+        "tree::map" | "tree::map2" => {
             return regions::trees(interp, name, args).map(Some);
         }
         "grad" | "value_and_grad" | "vjp" => {
@@ -265,7 +262,7 @@ pub(crate) fn transform(interp: &Rc<Interp>, name: &str, values: &[Value]) -> Ev
             interp.derivatives.set(depth);
             return made.map(Some);
         }
-        "scan" | "scan_with" | "fori_loop" | "while_loop" | "cond" | "optim::accumulate" => {
+        "scan" | "scan_with" | "fori_loop" | "while_loop" | "cond" => {
             return control(interp, name, args).map(Some);
         }
         _ if NAMES.contains(&name) => return regions::regions(interp, name, args).map(Some),
@@ -357,13 +354,6 @@ fn control(interp: &Rc<Interp>, name: &str, args: &mut Args<'_>) -> Eval {
             let pred = args.operand()?;
             let (a, b) = (args.function("of the first branch")?, args.function("of the second branch")?);
             atmesh::cond(pred, || called(interp, a, Vec::new()), || called(interp, b, Vec::new())).value()
-        }
-        "optim::accumulate" => {
-            let (params, xs) = (args.tree()?, args.tree()?);
-            let f = args.function("of the parameters and a microbatch")?;
-            let f = |p: Arrays, x: Arrays| array_of(interp, called(interp, f, vec![p.value(), x.value()]));
-            let (loss, slopes) = atmesh::optim::accumulate(&params, xs, f);
-            Value::tuple([Value::Array(loss), slopes.value()])
         }
         _ => {
             let (init, xs) = (args.tree()?, args.tree()?);

@@ -4,7 +4,7 @@ use crate::error::ErrorResponse;
 use crate::syntax::{Function, Name, NumType};
 use crate::transform::{Compile, Mapped};
 use crate::tree::Arrays;
-use atmesh::optim::{OptState, Optimizer, Schedule};
+use atmesh::optim::{OptState, Optimizer};
 use atmesh::{
     AllToAll, Array, ArrayType, CollectiveDim, Collectives, Compiled, DType, DeviceId, Dims, Error, Key,
     Lowered, Mesh, Permutation, Pullback, Scalar, Sharding, Spec, Term, Traced, VmapOptions,
@@ -57,7 +57,6 @@ pub(crate) enum Value {
     Update(Rc<atmesh::array::IndexUpdate>),
     Index(Rc<atmesh::array::Index>),
     Optimizer(Rc<Optimizer>),
-    Schedule(Rc<Schedule>),
     State(OptState),
     /// A `Cell`, `RefCell` or `Mutex`.
     Cell(Rc<RefCell<Value>>),
@@ -223,7 +222,6 @@ impl Value {
             Value::Update(_) => "an indexed array",
             Value::Index(_) => "an index",
             Value::Optimizer(_) => "an optimizer",
-            Value::Schedule(_) => "a schedule",
             Value::State(_) => "the state of an optimizer",
             Value::Cell(_) => "a cell",
         }

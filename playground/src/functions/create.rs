@@ -68,8 +68,6 @@ pub(super) fn new_array(name: &str, args: &mut Args<'_>) -> Result<Value, ErrorR
         "Array::full" => Array::full(args.array_type()?, args.operand()?),
         "Array::iota" => Array::iota(args.array_type()?, args.number()?),
         "Array::eye" => Array::eye(args.array_type()?, args.number()?),
-        "Array::tri" => Array::tri(args.array_type()?, args.number()?),
-        "Array::indices" => Array::indices(args.sizes()?),
         "Array::arange_of" => Array::arange_of(args.array_type()?, args.operand()?, args.operand()?),
         "Array::linspace" => Array::linspace(args.float()?, args.float()?, args.number()?, args.boolean()?),
         "Array::arange" => {
@@ -77,12 +75,6 @@ pub(super) fn new_array(name: &str, args: &mut Args<'_>) -> Result<Value, ErrorR
             arange(&lo, &hi)?
         }
         "Array::from" => crate::literal::array(args.any("numbers")?)?,
-        "Array::from_shards" => {
-            let shape = args.sizes()?;
-            let sharding = args.sharding()?;
-            let made = Array::from_shards(shape, &sharding, args.arrays()?);
-            return Ok(Value::result(made.map(Value::Array)));
-        }
         _ => return Err(unknown("function", name)),
     }))
 }

@@ -68,20 +68,6 @@ pub(super) fn trees(interp: &Rc<Interp>, name: &str, args: &mut Args<'_>) -> Eva
             };
             atmesh::tree::map2(&tree, &other, f).value()
         }
-        "tree::map_named" => {
-            let f = args.function("of a name and an array")?;
-            let f =
-                |n: &str, a: &Array| one(interp.apply(f, vec![Value::text(n), Value::Array(a.clone())]), a);
-            atmesh::tree::map_named(&tree, f).value()
-        }
-        "tree::fold" => {
-            let init = args.operand()?;
-            let f = args.function("of two arrays")?;
-            let f = |a: Array, b: &Array| {
-                one(interp.apply(f, vec![Value::Array(a.clone()), Value::Array(b.clone())]), &a)
-            };
-            Value::Array(atmesh::tree::fold(&tree, init, f))
-        }
         _ => {
             let f = args.function("of an array")?;
             atmesh::tree::map(&tree, |a: &Array| one(interp.apply(f, vec![Value::Array(a.clone())]), a))
