@@ -195,7 +195,7 @@ fn words(output: &str) -> String {
         .replace("\n\n", "\n")
 }
 
-/// The key example of each page runs, and prints what the page shows.
+/// The key example of each page runs, and prints what the page shows; or it says what to write.
 #[test]
 fn the_key_example_of_each_page_runs() {
     let (mut count, mut equal) = (0, 0);
@@ -205,15 +205,17 @@ fn the_key_example_of_each_page_runs() {
         let Some(k) = marked.or_else(|| all.iter().position(Block::is_key)) else { continue };
         let answer = all[k].run(&all[..k]);
         let error = answer["error"]["text"].as_str().unwrap_or_default();
-        assert!(error.is_empty(), "{}: {error}", all[k].place());
-        count += 1;
+        // a panel may say what to write instead
+        let refused = error.starts_with("error[refused]") && answer["error"]["helps"][0].is_object();
+        assert!(error.is_empty() || refused, "{}: {error}", all[k].place());
+        count += usize::from(error.is_empty());
         if let Some(output) = &all[k].output {
             let same = words(output).trim() == words(answer["printed"].as_str().unwrap_or_default()).trim();
             equal += usize::from(same);
         }
     }
-    assert!(count >= 55, "only {count} pages have a key example");
-    assert!(equal >= 35, "only {equal} key examples print what their pages show");
+    assert!(count >= 50, "only {count} pages have a key example");
+    assert!(equal >= 30, "only {equal} key examples print what their pages show");
 }
 
 /// Blocks run, or are refused with what to write: every fortieth one, in a soak all of them.
