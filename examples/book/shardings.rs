@@ -15,7 +15,9 @@ pub(crate) fn chapter() -> Result<()> {
     // ANCHOR_END: spec
     figure("put", &[("x", &x)], "x.put(&mesh, p![\"X\", \"Y\"])", &[("a", &a)], "")?;
     let narrow = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
-    figure("array", &[("x", &narrow)], "x.sum(0)", &[("", &narrow.sum(0))], "an all-reduce over X")?;
+    let grid = Array::zeros(I32.array_type([2, 4]).on(&mesh, p!["X", "Y"]));
+    let operands = [("the mesh X: 2, Y: 4", &grid), ("x", &narrow)];
+    figure("array", &operands, "x.sum(0)", &[("", &narrow.sum(0))], "an all-reduce over X")?;
 
     section("writing");
     // ANCHOR: writing

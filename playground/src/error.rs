@@ -17,6 +17,7 @@ struct Parts {
     /// The part of the program that is underlined, in bytes.
     span: Option<(usize, usize)>,
     helps: Vec<(String, Option<String>)>,
+    missing: bool,
 }
 
 /// Writes an error of the playground's syntax whose title is formatted.
@@ -29,6 +30,23 @@ impl ErrorResponse {
     pub(crate) fn syntax(title: impl Into<String>) -> ErrorResponse {
         ErrorResponse::new("syntax", title.into(), String::new())
     }
+    /// Returns an error for what the playground does not run.
+    pub(crate) fn refused(title: impl Into<String>) -> ErrorResponse {
+        ErrorResponse::new("refused", title.into(), String::new())
+    }
+    /// Marks the error as that of a name that the program does not define.
+    pub(crate) fn missing(mut self) -> ErrorResponse {
+        self.0.missing = true;
+        self
+    }
+    /// Returns true if the program does not define a name.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.0.missing
+    }
+    /// Returns the first sentence.
+    pub(crate) fn title(&self) -> String {
+        self.0.title.clone()
+    }
     fn new(kind: &str, title: String, beneath: String) -> ErrorResponse {
         let kind = kind.into();
         ErrorResponse(Box::new(Parts {
@@ -38,6 +56,7 @@ impl ErrorResponse {
             beneath,
             span: None,
             helps: Vec::new(),
+            missing: false,
         }))
     }
     /// Converts an error of the crate, without its helps, which are added separately.
@@ -79,6 +98,33 @@ impl ErrorResponse {
         let helps: Vec<_> =
             self.0.helps.iter().map(|(help, source)| json!({ "text": help, "source": source })).collect();
         json!({ "field": self.0.field, "text": self.text_for(text), "helps": helps })
+    }
+    /// Returns the text of an error of the crate with the location and the line of this program.
+    pub(crate) fn as_printed(&self, printed: &str, text: &str) -> String {
+        let Some((from, _)) = self.0.span.filter(|s| s.0 <= s.1 && s.1 <= text.len()) else {
+            return crate::lines::located(printed);
+        };
+        let start = text[..from].rfind('\n').map_or(0, |n| n + 1);
+        let end = text[from..].find('\n').map_or(text.len(), |n| from + n);
+        let line = text[..from].matches('\n').count() + 1;
+        let column = text[start..from].chars().count();
+        let marks = text[from..self.0.span.map_or(from, |s| s.1).clamp(from, end)].chars().count().max(1);
+        let pad = " ".repeat(line.to_string().len());
+        let head = printed.lines().take_while(|l| !l.trim_start().starts_with("-->"));
+        let head: Vec<&str> = head.take_while(|l| !l.trim_start().starts_with("= ")).collect();
+        let mut out = head.join("\n");
+        out += &format!("\n{pad} --> main.rs:{line}:{}\n{pad} |\n", column + 1);
+        out +=
+            &format!("{line} | {}\n{pad} | {}{}", &text[start..end], " ".repeat(column), "^".repeat(marks));
+        let rest: Vec<&str> = printed.lines().skip_while(|l| !l.trim_start().starts_with("= ")).collect();
+        if !rest.is_empty() {
+            let rest = rest.iter().map(|l| match l.trim_start().starts_with("= ") {
+                true => format!("{pad} {}", l.trim_start()),
+                false => l.to_string(),
+            });
+            out += &format!("\n{pad} |\n{}", rest.collect::<Vec<_>>().join("\n"));
+        }
+        crate::lines::located(&out)
     }
     /// Formats the title, the source line with the error underlined, and the operands.
     fn text_for(&self, text: &str) -> String {

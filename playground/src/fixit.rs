@@ -38,8 +38,8 @@ fn helped(error: &Error, source: impl Fn(&str) -> Option<String>) -> ErrorRespon
 /// Returns the part of an expression to underline: a method's name, or all of an operation.
 fn underlined(node: &Node) -> (usize, usize) {
     match &node.kind {
-        Kind::Method { name, at, .. } => (*at, at + name.len()),
-        Kind::Call(name, _) => (node.from, node.from + name.len()),
+        Kind::Method(call) => (call.at, call.at + call.name.len()),
+        Kind::Call(callee, _) => (node.from, callee.to),
         _ => (node.from, node.to),
     }
 }
@@ -66,7 +66,7 @@ fn replaced(help: &str, alone: bool, text: &str, node: &Node, operands: &[&Node]
             if code.contains('…') {
                 return None;
             }
-            let bare = matches!(operand.kind, Kind::Name(_) | Kind::Method { .. } | Kind::Call(..));
+            let bare = matches!(operand.kind, Kind::Name(..) | Kind::Method(_) | Kind::Call(..));
             let source = &text[operand.from..operand.to];
             let source = if bare { source.to_string() } else { format!("({})", unbracketed(source)) };
             edits.push((operand.from, operand.to, source + code));
@@ -78,8 +78,11 @@ fn replaced(help: &str, alone: bool, text: &str, node: &Node, operands: &[&Node]
             return None;
         }
         let (name, at, close, args) = match &node.kind {
-            Kind::Method { name, at, close, args, .. } => (name, *at, *close, args.len()),
-            Kind::Call(name, args) => (name, node.from, node.to - 1, args.len()),
+            Kind::Method(call) => (call.name.as_str(), call.at, call.close, call.args.len()),
+            Kind::Call(callee, args) => match &callee.kind {
+                Kind::Name(name, _) => (&**name, node.from, node.to - 1, args.len()),
+                _ => return None,
+            },
             _ => return None,
         };
         code.strip_prefix("x.").unwrap_or(code).strip_prefix(&format!("{name}_to("))?;

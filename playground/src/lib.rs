@@ -14,12 +14,25 @@ pub mod abi;
 mod error;
 mod eval;
 mod fixit;
+mod format;
+mod functions;
+mod indexing;
+mod library;
+mod lines;
+mod literal;
 mod methods;
+mod objects;
 mod placement;
+mod refuse;
 mod respond;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod training;
+mod transform;
+mod tree;
+mod value;
+mod whole;
 
 /// Returns the answer to a question. Every question has an answer, even if it is not valid JSON.
 pub fn answer(question: &str) -> String {

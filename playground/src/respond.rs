@@ -1,16 +1,20 @@
 //! Answers a question: traces and lowers the program, draws its arrays, and may run it.
 
 use crate::error::ErrorResponse;
-use crate::eval::{Eval, Scope, Value};
+use crate::eval::{Interp, Stop};
 use crate::fixit;
 use crate::placement;
 use crate::syntax;
+use crate::tree::Arrays;
+use crate::value::{Scope, Value, array};
+use crate::whole::{self, Source};
+use atmesh::tree::SpecTree;
 use atmesh::{
-    Array, ArrayType, Axes, Axis, AxisType, Collectives, DType, Error, Mesh, Picture, Result, Spec, Traced,
-    jit,
+    Args, Array, ArrayType, Axes, Axis, AxisType, Collectives, DType, Error, Mesh, Picture, Result, Spec,
+    Traced, jit,
 };
 use serde_json::{Value as Json, json};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 /// The limits of programs that are run, of pictures and of meshes.
 const RUN_DEVICES: usize = 64;
@@ -39,8 +43,18 @@ pub(crate) fn answer(question: &str) -> Json {
         program: field("program"),
         target: field("target"),
     };
+    // a whole program, of the book or pasted, says itself what it takes and what it shows
+    if let Some(shown) = question.get("source").and_then(Json::as_str) {
+        let context = question.get("context").and_then(Json::as_array);
+        return whole::answer(&Source {
+            before: field("before").into(),
+            shown,
+            after: field("after"),
+            context: context.into_iter().flatten().filter_map(Json::as_str).collect(),
+        });
+    }
     let run = question.get("run").and_then(Json::as_bool).unwrap_or_default();
-    whole(&fields, run).unwrap_or_else(|response| {
+    answered(&fields, run).unwrap_or_else(|response| {
         let text = match response.field() {
             "mesh" => fields.mesh,
             "operands" => fields.operands,
@@ -51,24 +65,33 @@ pub(crate) fn answer(question: &str) -> Json {
     })
 }
 
-fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, ErrorResponse> {
+fn answered(fields: &Fields<'_>, run: bool) -> Result<Json, ErrorResponse> {
     let mesh = mesh(fields.mesh).map_err(|r| r.within("mesh"))?;
     let operands = operands(fields.operands, &mesh).map_err(|r| r.within("operands"))?;
-    let node = syntax::parse(fields.program)?;
+    let program = syntax::parse(fields.program)?;
     let target = match fields.target.trim() {
         "" => None,
         text => Some(syntax::spec(text).map_err(|e| ErrorResponse::syntax(e).within("target"))?),
     };
-    let eval = Eval { text: fields.program, mesh: &mesh, calls: Cell::new(0) };
     let first_error = RefCell::new(None);
     let body = |arrays: &[&Array]| -> Result<Array> {
-        let named = operands.iter().zip(arrays).map(|(o, x)| (o.name.clone(), Value::Array((*x).clone())));
-        let scope: Scope<'_> = named.collect();
-        let made =
-            eval.value(&node, &scope).and_then(|v| crate::methods::array(&v)).and_then(|x| match target {
-                Some(spec) => placement::at(x, spec, &mesh),
-                None => Ok(x),
-            });
+        let interp = Interp::new(fields.program, 0..0, true, Some(mesh.clone()));
+        let mut scope = Scope::default();
+        for (o, x) in operands.iter().zip(arrays) {
+            scope.bind(o.name.as_str().into(), Value::Array((*x).clone()));
+        }
+        let value = match interp.program(&program, &scope) {
+            Ok(Value::Unit) => {
+                Err(syntax_error!("the program has no result: its last line is an expression"))
+            }
+            Ok(value) | Err(Stop::Return(value)) => array(&value),
+            Err(Stop::Error(r)) => Err(r),
+            Err(_) => Err(syntax_error!("`break` is outside of a loop")),
+        };
+        let made = value.and_then(|x| match target {
+            Some(spec) => placement::at(x, spec, &mesh),
+            None => Ok(x),
+        });
         made.map_err(|r| {
             first_error.borrow_mut().get_or_insert(r);
             Error::other("rejected")
@@ -158,56 +181,53 @@ fn traced(
     let bare = |o: &Operand| if auto { o.ty.dtype.array_type(o.ty.shape.clone()) } else { o.ty.clone() };
     let types: Vec<ArrayType> = operands.iter().map(bare).collect();
     let types = &types[..];
-    // one closure for each number of operands
-    macro_rules! by { ($($x:ident),+) => {{
-        let [$($x),+] = operands else { return Err(Error::other("another number of operands")) };
-        let specs = ($($x.spec,)+);
-        let [$($x),+] = types else { return Err(Error::other("another number of operands")) };
-        let mut f = jit(|$($x: &Array),+| body(&[$($x),+]));
-        if auto {
-            f = f.on(mesh).in_specs(specs);
-        }
-        let mut made = lowered(f.trace(($($x.clone(),)+))?, auto)?;
-        if run {
-            made.values = Some(match too_large(types, &made) {
-                Some(why) => Err(why),
-                None => f.call(($(data($x)?,)+)).and_then(|y| shards(&y)).map_err(|e| e.to_string()),
-            });
-        }
-        Ok(made)
-    }} }
-    match types {
-        [ty] => {
-            let mut f = jit(|a: &Array| body(&[a]));
-            if auto {
-                f = f.on(mesh).in_specs(operands[0].spec);
-            }
-            let mut made = lowered(f.trace(ty.clone())?, auto)?;
-            if run {
-                let why = too_large(types, &made);
-                if why.is_none() {
-                    // show which device received what, if the program is small and only moves and
-                    // sums data
-                    made.moves =
-                        data(ty).and_then(|x| f.data_movement(&x)).ok().map(|m| m.to_svg("what moves"));
-                }
-                made.values = Some(match why {
-                    Some(why) => Err(why),
-                    None => f.call(data(ty)?).and_then(|y| shards(&y)).map_err(|e| e.to_string()),
-                });
-            }
-            Ok(made)
-        }
-        [_, _] => by!(a, b),
-        [_, _, _] => by!(a, b, c),
-        [_, _, _, _] => by!(a, b, c, d),
-        [_, _, _, _, _] => by!(a, b, c, d, e),
-        _ => by!(a, b, c, d, e, f),
+    // the operands are one tree, as those of whole programs are: this needs the code of `jit` once
+    let tree = |list: Vec<Arrays>| match <[Arrays; 1]>::try_from(list) {
+        Ok([one]) => one,
+        Err(list) => Arrays::Tuple(list),
+    };
+    let f = |args: Arrays| -> Result<Arrays> {
+        let list = match args {
+            Arrays::Tuple(list) => list,
+            one => vec![one],
+        };
+        let arrays: Vec<&Array> = list.iter().filter_map(Arrays::as_array).collect();
+        body(&arrays).map(Arrays::Array)
+    };
+    let specs: Vec<SpecTree> = operands.iter().map(|o| SpecTree::One(o.spec)).collect();
+    let specs = match <[SpecTree; 1]>::try_from(specs) {
+        Ok([one]) => one,
+        Err(list) => SpecTree::Node(list.into_iter().enumerate().map(|(i, s)| (i.to_string(), s)).collect()),
+    };
+    let mut f = jit(f);
+    if auto {
+        f = f.on(mesh).in_specs(specs);
     }
+    let mut made =
+        lowered(f.trace(tree(types.iter().map(|t| Arrays::Array(t.clone().into_tree())).collect()))?, auto)?;
+    if !run {
+        return Ok(made);
+    }
+    if let Some(why) = too_large(types, &made) {
+        made.values = Some(Err(why));
+        return Ok(made);
+    }
+    let values = types.iter().map(|ty| data(ty).map(Arrays::Array)).collect::<Result<Vec<_>>>()?;
+    if let ([ty], false) = (types, auto) {
+        // show which device received what, if the program is small and only moves and sums data
+        let one = jit(|a: &Array| body(&[a]));
+        made.moves = data(ty).and_then(|x| one.data_movement(&x)).ok().map(|m| m.to_svg("what moves"));
+    }
+    let result = f.call(tree(values)).and_then(|y| match &y {
+        Arrays::Array(y) => shards(y),
+        _ => Err(Error::other("a program without a result")),
+    });
+    made.values = Some(result.map_err(|e| e.to_string()));
+    Ok(made)
 }
 
 /// Lowers a traced program; with `auto`, the listing is that of the placed program.
-fn lowered<I, O>(traced: Traced<I, O>, auto: bool) -> Result<Made> {
+fn lowered(traced: Traced<Arrays, Arrays>, auto: bool) -> Result<Made> {
     let ty = traced
         .program()
         .output_types()

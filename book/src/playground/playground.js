@@ -1,11 +1,11 @@
 "use strict";
-// The playground's page. The module has no imports; questions and answers are JSON, by place and length in its memory (see the crate's `abi`).
+// The playground's page, over the worker of `run.js`.
 (() => {
     const FIELDS = ["mesh", "operands", "program", "target"];
     const MOST_DEVICES_LOG = 16;
     const presets = window.playgroundPresets;
     const root = document.getElementById("play-ground");
-    if (!root || typeof WebAssembly !== "object") return;
+    if (!root || !window.atmeshPlay) return;
     const fallback = [...root.children];
     // A link to `#preset-…` asks for a program. Without these ids the browser does not scroll to the list, which is below the playground.
     document.querySelectorAll('a[id^="preset-"]').forEach((link) => link.removeAttribute("id"));
@@ -26,34 +26,11 @@
         return `${k === 0 ? n : n.toPrecision(3)} ${["B", "kB", "MB", "GB", "TB", "PB"][k]}`;
     };
 
-    // the module, loaded once; made anew after a trap, which leaves its memory as it was
-    let compiled = null;
-    let instance = null;
-    const load = async () => {
-        if (!compiled) {
-            const response = await fetch("playground/playground.wasm");
-            if (!response.ok) throw new Error(`playground.wasm: ${response.status}`);
-            compiled = await WebAssembly.compile(await response.arrayBuffer());
-        }
-        if (!instance) instance = (await WebAssembly.instantiate(compiled, {})).exports;
-        return instance;
-    };
-    const read = (m) => new TextDecoder().decode(new Uint8Array(m.memory.buffer, m.reply(), m.length()));
-    const ask = async (question) => {
-        const m = await load();
-        const bytes = new TextEncoder().encode(JSON.stringify(question));
-        const at = m.question(bytes.length);
-        if (at === 0) return { error: { field: "program", text: "error[syntax]: this is too long", helps: [] } };
-        new Uint8Array(m.memory.buffer, at, bytes.length).set(bytes);
-        try {
-            m.ask();
-            return JSON.parse(read(m));
-        } catch (trap) {
-            const said = read(m);
-            instance = null;
-            return { error: { field: "program", text: `error[internal]: ${said || trap}\nPlease report this program: it is a bug in atmesh.`, helps: [] } };
-        }
-    };
+    // the module runs in the worker of `run.js`
+    const load = () => window.atmeshPlay.load();
+    // a text that makes its own arrays is a whole program, such as one of a chapter
+    const isProgram = (text) => /\bfn main\b|println!|\b(Mesh|Array|Key)::|\bassert/.test(text);
+    const ask = (question) => window.atmeshPlay.ask(isProgram(question.program) ? { source: question.program + "\n" } : question);
 
     const inputs = {};
     let out, run, slider, devices;
@@ -94,10 +71,20 @@
             return [c.kind, c.axes, about + units(c.bytes), about + units(c.total), String(c.times), c.operation, c.reason];
         })));
         parts.push(make("p", {}, `Peak memory: ${units(a.peak_bytes)} per device, on ${a.devices.toLocaleString("en")} devices.`));
-        if (a.values) parts.push(table(["device", "part", "holds"], a.values.map((v) => [v.device, v.part, make("code", {}, v.data)])));
+        if (a.values) parts.push(table(["device", "part", "holds"], a.values.map((v) => [make("span", {}, ...window.atmeshDevices(v.device)), v.part, make("code", {}, v.data)])));
         if (a.values_error) parts.push(make("p", {}, `Not run: ${a.values_error}.`));
         if (a.moves) parts.push(folded("Data movement", picture(a.moves, "the data of each device, in the colour of the device from which it came")));
         parts.push(folded("The typed program", make("pre", {}, a.program)), folded("The program of each device", make("pre", {}, a.spmd)));
+        return parts;
+    };
+
+    // what a whole program prints, and its placed arrays
+    const printed = (a) => {
+        const text = [a.printed, a.value].filter((t) => t).join("\n");
+        const drawn = (a.pictures ?? []).map((p) => make("figure", {},
+            picture(p.picture, `which device holds which block of ${p.name}: ${p.type}`), make("figcaption", {}, `${p.name}: ${p.type}`)));
+        const parts = [make("pre", { class: "play-printed" }, ...window.atmeshDevices(text || "It ran to its end, and printed nothing."))];
+        if (drawn.length > 0) parts.push(make("div", { class: "play-pictures" }, ...drawn));
         return parts;
     };
 
@@ -113,7 +100,10 @@
         }
         const a = await ask({ ...state(), run: run.checked });
         if (number !== asked) return;
-        out.replaceChildren(...(a.error ? error(a.error) : result(a)));
+        const whole = isProgram(inputs.program.value);
+        for (const f of ["mesh", "operands", "target"]) inputs[f].closest("div").classList.toggle("play-unused", whole);
+        if (whole) out.replaceChildren(...(a.error && !a.printed ? [] : printed(a)), ...(a.error ? error(a.error) : []));
+        else out.replaceChildren(...(a.error ? error(a.error) : result(a)));
         root.dataset.answer = String(number);
     };
 
@@ -182,6 +172,6 @@
     };
     window.addEventListener("hashchange", show);
     fallback.forEach((f) => { f.hidden = true; });
-    root.append(make("button", { type: "button", id: "play-begin", onclick: () => begin(presets.first) }, "Load the playground (1.2 MB)"));
+    root.append(make("button", { type: "button", id: "play-begin", onclick: () => begin(presets.first) }, "Load the playground (1.5 MB)"));
     show();
 })();

@@ -28,6 +28,7 @@ pub use array_data::ArrayData;
 #[cfg(feature = "xla")]
 pub(crate) use array_data::ForeignValue;
 pub use device_threads::on_device_thread;
+pub use print_queue::capture_prints;
 #[cfg(feature = "xla")]
 pub(crate) use process_devices::{BlockFn, register_process_devices};
 pub(crate) use process_devices::{ProcessDevices, compares_replicas, process_devices, stable_hash};

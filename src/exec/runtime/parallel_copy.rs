@@ -16,6 +16,14 @@ use std::sync::Arc;
 /// The minimum size, in bytes, for parallel execution. Below it, waking the other cores costs more
 /// than they save.
 const MIN_PARALLEL_BYTES: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
+
+/// False where there is one thread: code for several is then left out of the module of a page.
+const HAS_THREADS: bool = cfg!(not(target_arch = "wasm32"));
+
+/// Returns true if this many bytes are copied on all cores.
+fn is_parallel(bytes: usize) -> bool {
+    HAS_THREADS && bytes >= MIN_PARALLEL_BYTES
+}
 /// The number of bytes that one task handles.
 const PIECE_BYTES: usize = 1 << 18;
 /// The minimum size, in bytes, for non-temporal stores: larger copies do not fit in caches anyway.
@@ -23,7 +31,7 @@ const MIN_STREAMING_BYTES: usize = 8 << 20;
 
 /// Copies the elements into a vector. Returns an error if the system has no memory.
 pub(crate) fn to_vec<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
-    if size_of_val(elements) < MIN_PARALLEL_BYTES {
+    if !is_parallel(size_of_val(elements)) {
         return buffer::try_to_vec(elements);
     }
     let mut list = try_vec_with_capacity(elements.len())?;
@@ -38,6 +46,9 @@ pub(crate) fn to_vec<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
 }
 /// Copies elements on all cores; with `past` it bypasses the caches.
 fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
+    if !HAS_THREADS {
+        return kernels::copy_slice(to, from, past);
+    }
     let piece = PIECE_BYTES / size_of::<T>();
     let pieces = to.par_chunks_mut(piece).zip(from.par_chunks(piece));
     pieces.for_each(|(to, from)| kernels::copy_slice(to, from, past));
@@ -48,6 +59,9 @@ fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
 /// Stops early if a call returns false, and returns whether all calls returned true. Everything
 /// that depends on an element type is in `f`, so that the parallel loop is compiled once.
 fn all_pieces(n: usize, element: usize, f: &(dyn Fn(Range<usize>) -> bool + Sync)) -> bool {
+    if !HAS_THREADS {
+        return f(0..n);
+    }
     let piece = (PIECE_BYTES / element).max(1);
     let pieces = (0..n.div_ceil(piece)).into_par_iter();
     pieces.all(|i| f(i * piece..n.min((i + 1) * piece)))
@@ -57,7 +71,7 @@ fn all_pieces(n: usize, element: usize, f: &(dyn Fn(Range<usize>) -> bool + Sync
 pub(crate) fn to_f64_vec<T: Element>(elements: &[T], f: fn(T) -> f64) -> Result<Vec<f64>, Fault> {
     let mut list = try_vec_with_capacity(elements.len())?;
     let to = &mut list.spare_capacity_mut()[..elements.len()];
-    if size_of_val(elements) >= MIN_PARALLEL_BYTES {
+    if is_parallel(size_of_val(elements)) {
         huge_pages(to);
     }
     fill_pieces(to, &|start, to| {
@@ -74,7 +88,7 @@ pub(crate) fn to_f64_vec<T: Element>(elements: &[T], f: fn(T) -> f64) -> Result<
 /// there are few elements.
 fn fill_pieces(to: &mut [MaybeUninit<f64>], f: &(dyn Fn(usize, &mut [MaybeUninit<f64>]) + Sync)) {
     const PIECE: usize = PIECE_BYTES / size_of::<f64>();
-    if size_of_val(to) < MIN_PARALLEL_BYTES {
+    if !is_parallel(size_of_val(to)) {
         return f(0, to);
     }
     to.par_chunks_mut(PIECE).enumerate().for_each(|(i, to)| f(i * PIECE, to));
@@ -88,7 +102,7 @@ pub(crate) fn all_pairs<T: Element, D: Dimension>(
 ) -> bool {
     let pairs = |(a, b): (&T, &T)| holds(a, b);
     match (a.as_slice(), b.as_slice()) {
-        (Some(a), Some(b)) if size_of_val(a) >= MIN_PARALLEL_BYTES => {
+        (Some(a), Some(b)) if is_parallel(size_of_val(a)) => {
             all_pieces(a.len(), size_of::<T>(), &|r| a[r.clone()].iter().zip(&b[r]).all(pairs))
         }
         _ => a.iter().zip(b.iter()).all(pairs),
@@ -128,7 +142,7 @@ fn copy_strided<B: Copy + Send + Sync>(x: ArrayViewD<'_, B>, buffer: &mut Buffer
     let write = |to: &mut MaybeUninit<B>, from: &B| {
         to.write(*from);
     };
-    if bytes < MIN_PARALLEL_BYTES {
+    if !is_parallel(bytes) {
         return Zip::from(to).and(x).for_each(write);
     }
     let longest = (0..x.ndim()).max_by_key(|d| x.shape()[*d]).unwrap_or(0);
@@ -144,7 +158,7 @@ fn copy_strided<B: Copy + Send + Sync>(x: ArrayViewD<'_, B>, buffer: &mut Buffer
 
 /// Reverses the bytes of each element, which has `element` bytes.
 pub(crate) fn swap_bytes(bytes: &mut [u8], element: usize) {
-    if bytes.len() < MIN_PARALLEL_BYTES {
+    if !is_parallel(bytes.len()) {
         return bytes.chunks_exact_mut(element).for_each(<[u8]>::reverse);
     }
     let pieces = bytes.par_chunks_mut(PIECE_BYTES);
@@ -160,9 +174,9 @@ pub(crate) fn for_each_run(
 ) {
     let bytes = buffer.uninit_mut();
     let write = |(k, run): (usize, &mut [MaybeUninit<RawByte>])| f(k, run);
-    match bytes.len() {
-        ..MIN_PARALLEL_BYTES => bytes.chunks_exact_mut(run.max(1)).enumerate().for_each(write),
-        MIN_PARALLEL_BYTES.. => {
+    match is_parallel(bytes.len()) {
+        false => bytes.chunks_exact_mut(run.max(1)).enumerate().for_each(write),
+        true => {
             let runs = bytes.par_chunks_exact_mut(run).enumerate();
             runs.with_min_len(PIECE_BYTES.div_ceil(run)).for_each(write)
         }
@@ -195,9 +209,9 @@ pub(crate) unsafe fn write_runs(from: &[u8], run: usize, to: *mut u8, places: &[
             same
         }
     };
-    match from.len() {
-        ..MIN_PARALLEL_BYTES => from.chunks_exact(run.max(1)).zip(places).all(put),
-        MIN_PARALLEL_BYTES.. => {
+    match is_parallel(from.len()) {
+        false => from.chunks_exact(run.max(1)).zip(places).all(put),
+        true => {
             let runs = from.par_chunks_exact(run).zip(places);
             runs.with_min_len(PIECE_BYTES.div_ceil(run)).all(put)
         }
