@@ -278,8 +278,11 @@ pub(crate) fn plain_bits(a: &Array) -> Result<Array> {
     })
 }
 
+/// A topic, and the function that makes its programs.
+type ProgramGroup = (&'static str, fn() -> Result<Vec<Case>>);
+
 /// The programs by topic.
-pub(crate) const GROUPS: [(&str, fn() -> Result<Vec<Case>>); 9] = [
+pub(crate) const GROUPS: [ProgramGroup; 9] = [
     ("explicit", explicit),
     ("auto", auto),
     ("manual", manual),
