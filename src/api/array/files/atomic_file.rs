@@ -3,7 +3,7 @@
 use super::peers::{FilePeers, StepFailure};
 use crate::core::{Fault, diagnostic};
 use std::fs::{File, Permissions};
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -13,9 +13,10 @@ const MAX_LINKS: usize = 40;
 /// Replaces a file atomically: writes a temporary file in the same directory and renames it.
 ///
 /// Concurrent writers of one file do not disturb each other; the last one wins.
+#[cfg(feature = "json")]
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut part = PartFile::create(path)?;
-    part.part.as_file_mut().write_all(bytes)?;
+    std::io::Write::write_all(part.part.as_file_mut(), bytes)?;
     part.commit()
 }
 

@@ -155,6 +155,7 @@ impl FilePeers {
         self.process == 0
     }
     /// Returns true if this process does a task, of which each process does every n-th.
+    #[cfg(feature = "safetensors")]
     pub(crate) fn has_turn(&self, task: usize) -> bool {
         task % self.processes == self.process
     }
