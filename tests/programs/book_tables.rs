@@ -269,7 +269,9 @@ fn elements(x: Array, y: Array, a: Array, b: Array, c: Array, values: Array) -> 
 fn arrays_from_parts(mesh: Mesh, n: usize, v: f32, spec: Spec, pieces: Vec<Array>) -> Result<()> {
     let (sharding, shape) = (Sharding::new(&mesh, spec, &[n])?, [n]);
     let _ = Array::full(F32.array_type([n]).on(&mesh, spec), v);
-    let _ = Array::from_shards(shape, &sharding, pieces)?;
+    let _ = mesh.local_devices();
+    let x = Array::from_shards(shape, &sharding, pieces)?;
+    let _ = Array::from_process_local_data(shape, &sharding, x.process_allgather())?;
     let _ = Array::from_fn(shape, &sharding, |_| Array::zeros([1]))?;
     let _ = tree::put(&vec![Array::zeros([2])], &mesh, spec);
     Ok(())

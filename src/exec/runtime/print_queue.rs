@@ -79,8 +79,8 @@ impl PrintQueue {
             wakeup.add(WAKEUP_INCREMENT);
         }
     }
-    /// Writes all queued lines to stdout, or to the capture of this thread, in order. Must be called
-    /// on the caller's thread.
+    /// Writes all queued lines to stdout, or to the capture of this thread, in order. Must be
+    /// called on the caller's thread.
     ///
     /// Errors of stdout, which may be closed or full, are ignored.
     pub(crate) fn flush(&self) {

@@ -87,6 +87,8 @@ pub(crate) fn own_blocks() -> Result<()> {
             assert_eq!(shard.data.to_vec::<i32>()?, expected.to_vec::<i32>()?, "{spec}");
         }
         compare(&format!("put {spec}"), &x, &host)?;
+        assert!(x.allclose(&host)? && x.array_equal(&host)?);
+        assert_eq!(x.view::<i32>()?[..], host.to_vec::<i32>()?);
         let sharding = Sharding::new(&mesh, spec, &[2 * n, 4])?;
         let mut calls = 0;
         let y = Array::from_fn([2 * n, 4], &sharding, |index| {
