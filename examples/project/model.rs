@@ -124,8 +124,8 @@ impl Text {
     pub(crate) fn read() -> Result<Text> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/book.txt");
         let text = std::fs::read_to_string(path).map_err(atmesh::Error::other)?;
-        let mut chars: Vec<char> = text.chars().collect();
-        (chars.sort_unstable(), chars.dedup());
+        let chars: std::collections::BTreeSet<char> = text.chars().collect();
+        let chars = Vec::from_iter(chars);
         let ids: Vec<i32> = text.chars().map(|c| chars.partition_point(|d| *d < c) as i32).collect();
         Ok(Text { chars, count: ids.len(), ids: Array::from(ids) })
     }
