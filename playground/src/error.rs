@@ -34,6 +34,10 @@ impl ErrorResponse {
     pub(crate) fn refused(title: impl Into<String>) -> ErrorResponse {
         ErrorResponse::new("refused", title.into(), String::new())
     }
+    /// Returns an error for a name that the playground does not know.
+    pub(crate) fn unknown(title: impl Into<String>) -> ErrorResponse {
+        ErrorResponse::new("unknown", title.into(), String::new())
+    }
     /// Marks the error as that of a name that the program does not define.
     pub(crate) fn missing(mut self) -> ErrorResponse {
         self.0.missing = true;

@@ -375,7 +375,7 @@ pub(crate) fn unknown(what: &str, name: &str) -> ErrorResponse {
         "method" => METHODS.to_vec(),
         _ => FUNCTIONS.iter().chain(crate::transform::NAMES).chain(NETWORKS).copied().collect(),
     };
-    let mut response = syntax_error!("the playground knows no {what} `{name}`");
+    let mut response = ErrorResponse::unknown(format!("the playground knows no {what} `{name}`"));
     if what == "function" {
         response = response.missing();
     }

@@ -91,7 +91,10 @@ pub(crate) fn method(
 
 /// Returns the error for an unknown method.
 pub(crate) fn no_method(of: &Value, name: &str) -> ErrorResponse {
-    crate::refuse::name(name).unwrap_or_else(|| syntax_error!("{} has no method `{name}` here", of.what()))
+    crate::refuse::name(name).unwrap_or_else(|| {
+        let response = ErrorResponse::unknown(format!("{} has no method `{name}` here", of.what()));
+        response.help("run it natively, or compose it of what is here", None)
+    })
 }
 
 /// Returns several arguments as one tuple.

@@ -388,7 +388,9 @@ pub(crate) fn field(of: &Value, name: &str) -> Result<Value, ErrorResponse> {
             let found = name.parse::<usize>().ok().and_then(|i| list.get(i));
             found.cloned().ok_or_else(|| syntax_error!("{} has no entry `{name}`", of.what()))
         }
-        other => crate::objects::field(other, name)
-            .ok_or_else(|| syntax_error!("{} has no field `{name}` here", other.what())),
+        other => crate::objects::field(other, name).ok_or_else(|| {
+            let response = ErrorResponse::unknown(format!("{} has no field `{name}` here", other.what()));
+            response.help("run it natively, or compose it of what is here", None)
+        }),
     }
 }
