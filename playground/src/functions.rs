@@ -38,7 +38,6 @@ const FUNCTIONS: &[&str] = &[
     "Array::arange",
     "Array::arange_of",
     "Array::eye",
-    "Array::linspace",
     "Array::from",
     "Key::new",
     "Key::from_array",
@@ -156,7 +155,7 @@ fn last(name: &str) -> &str {
 pub(crate) fn is_function(name: &str) -> bool {
     let name = short(name);
     let plain = matches!(last(name), "normal" | "uniform") && !name.contains("init::");
-    let network = (NETWORKS.contains(&last(name)) && !plain) || crate::training::is_function(name);
+    let network = NETWORKS.contains(&last(name)) && !plain;
     FUNCTIONS.contains(&name) || crate::transform::NAMES.contains(&name) || network
 }
 
@@ -190,9 +189,6 @@ pub(crate) fn is_known(name: &str) -> bool {
 pub(crate) fn function(interp: &Rc<Interp>, name: &str, generics: Option<&str>, values: &[Value]) -> Eval {
     let name = short(name);
     if let Some(made) = crate::transform::transform(interp, name, values)? {
-        return Ok(made);
-    }
-    if let Some(made) = crate::training::function(interp, name, values)? {
         return Ok(made);
     }
     let args = &mut Args::new(name, values);

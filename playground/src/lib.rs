@@ -28,7 +28,6 @@ mod respond;
 mod syntax;
 #[cfg(test)]
 mod tests;
-mod training;
 mod transform;
 mod tree;
 mod value;

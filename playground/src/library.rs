@@ -222,7 +222,6 @@ pub(crate) fn method(
             ("replace", [v]) => Some(cell.replace(v.clone())),
             _ => None,
         },
-        Value::Optimizer(_) => Some(interp.training(of, name, args)?),
         _ => None,
     })
 }

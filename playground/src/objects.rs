@@ -28,7 +28,7 @@ pub(crate) fn method(
         Value::Key(key) => return Ok(key_method(interp, key, name, args)?),
         Value::Jit(jit) => return jit_method(interp, jit, name, values),
         Value::Mapped(map) => return mapped_method(interp, map, name, values),
-        Value::Lowered(lowered) => return Ok(lowered_method(lowered, name, values)?),
+        Value::Lowered(lowered) => return Ok(lowered_method(lowered, name)?),
         Value::Traced(traced) => {
             return Ok(match name {
                 "lower" => Value::result(traced.take()?.lower().map(|l| Value::Lowered(Movable::new(l)))),
@@ -49,9 +49,6 @@ pub(crate) fn method(
                 ),
                 _ => return Err(no_method(of, name).into()),
             });
-        }
-        Value::Compiled(compiled) if name == "report" => {
-            return Ok(Value::text(crate::lines::located(&compiled.report().to_string())));
         }
         Value::Compiled(compiled) if name == "call" => {
             return Ok(Value::result(compiled.call(Arrays::of(&spread(values))?).map(Arrays::value)));
@@ -276,22 +273,12 @@ fn mapped_method(interp: &Rc<Interp>, map: &crate::transform::Mapped, name: &str
     })
 }
 
-fn lowered_method(
-    lowered: &Movable<Lowered<Arrays, Arrays>>,
-    name: &str,
-    values: &[Value],
-) -> Result<Value, ErrorResponse> {
-    let args = &mut Args::new(name, values);
+fn lowered_method(lowered: &Movable<Lowered<Arrays, Arrays>>, name: &str) -> Result<Value, ErrorResponse> {
     let text = |made: String| Value::text(crate::lines::located(&made));
     Ok(match name {
         "collectives" => Value::Collectives(Rc::new(lowered.with(|l| l.collectives().clone())?)),
         "program" => text(lowered.with(|l| l.program().to_string())?),
         "spmd" => text(lowered.with(|l| l.spmd().to_string())?),
-        "memory" => text(lowered.with(|l| l.memory().to_string())?),
-        "explain" => {
-            let i = args.number()?;
-            Value::result(lowered.with(|l| l.explain(i))?.map(|e| text(e.to_string())))
-        }
         "compile" => Value::result(lowered.take()?.compile().map(|c| Value::Compiled(Rc::new(c)))),
         _ => return Err(no_method(&Value::Lowered(lowered.clone()), name)),
     })

@@ -3,7 +3,6 @@
 use crate::error::ErrorResponse;
 use crate::syntax::{Name, NumType};
 use crate::value::{Record, Value};
-use atmesh::optim::OptState;
 use atmesh::tree::{Path, SpecTree};
 use atmesh::{Args, Array, Error, Key, Param, Tree};
 use std::rc::Rc;
@@ -18,7 +17,6 @@ pub(crate) enum Arrays {
     Struct(Name, Vec<(Name, Arrays)>),
     Option(Option<Box<Arrays>>),
     Plain(Plain),
-    State(OptState),
 }
 
 /// A plain value in a tree, which is part of its structure.
@@ -47,7 +45,6 @@ impl Tree for Arrays {
             }
             Arrays::Option(x) => x.iter().for_each(|x| x.visit(path, f)),
             Arrays::Plain(_) => {}
-            Arrays::State(state) => state.visit(path, f),
         }
     }
     fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Arrays {
@@ -66,7 +63,6 @@ impl Tree for Arrays {
             }
             Arrays::Option(x) => Arrays::Option(x.as_ref().map(|x| Box::new(x.rebuild(path, f)))),
             Arrays::Plain(plain) => Arrays::Plain(plain.clone()),
-            Arrays::State(state) => Arrays::State(state.rebuild(path, f)),
         }
     }
     fn differs(&self, other: &Arrays, path: &mut Path) -> Option<String> {
@@ -90,7 +86,6 @@ impl Tree for Arrays {
             (Arrays::Option(Some(a)), Arrays::Option(Some(b))) => a.differs(b, path),
             (Arrays::Option(None), Arrays::Option(None)) => None,
             (Arrays::Plain(a), Arrays::Plain(b)) if a == b => None,
-            (Arrays::State(a), Arrays::State(b)) => a.differs(b, path),
             _ => different(path),
         }
     }
@@ -122,7 +117,6 @@ impl Arrays {
         Ok(match value {
             Value::Array(x) => Arrays::Array(x.clone()),
             Value::Key(key) => Arrays::Key(key.clone()),
-            Value::State(state) => Arrays::State(state.clone()),
             Value::Type(ty) => Arrays::Array(ty.clone().into_tree()),
             Value::Int(..) | Value::Float(..) | Value::Bool(_) => Arrays::Array(number_array(value)?),
             Value::List(all) => Arrays::List(list(all)?),
@@ -161,7 +155,6 @@ impl Arrays {
         match self {
             Arrays::Array(x) => Value::Array(x),
             Arrays::Key(key) => Value::Key(key),
-            Arrays::State(state) => Value::State(state),
             Arrays::List(list) => Value::List(values(list)),
             Arrays::Tuple(list) if list.is_empty() => Value::Unit,
             Arrays::Tuple(list) => Value::Tuple(values(list)),

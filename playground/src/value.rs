@@ -4,7 +4,6 @@ use crate::error::ErrorResponse;
 use crate::syntax::{Function, Name, NumType};
 use crate::transform::{Compile, Mapped};
 use crate::tree::Arrays;
-use atmesh::optim::{OptState, Optimizer};
 use atmesh::{
     AllToAll, Array, ArrayType, CollectiveDim, Collectives, Compiled, DType, DeviceId, Dims, Error, Key,
     Lowered, Mesh, Permutation, Pullback, Scalar, Sharding, Spec, Term, Traced, VmapOptions,
@@ -56,8 +55,6 @@ pub(crate) enum Value {
     /// `x.at(ix![..])`.
     Update(Rc<atmesh::array::IndexUpdate>),
     Index(Rc<atmesh::array::Index>),
-    Optimizer(Rc<Optimizer>),
-    State(OptState),
     /// A `Cell`, `RefCell` or `Mutex`.
     Cell(Rc<RefCell<Value>>),
 }
@@ -221,8 +218,6 @@ impl Value {
             Value::Vmap(_) => "options",
             Value::Update(_) => "an indexed array",
             Value::Index(_) => "an index",
-            Value::Optimizer(_) => "an optimizer",
-            Value::State(_) => "the state of an optimizer",
             Value::Cell(_) => "a cell",
         }
     }

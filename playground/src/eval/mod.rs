@@ -318,10 +318,6 @@ impl Interp {
         let made = Mesh::new([("X", 2), ("Y", 4)]);
         made.ok().map(Value::Mesh)
     }
-    /// Evaluates a method of an optimizer.
-    pub(crate) fn training(&self, of: &Value, name: &str, args: &[Value]) -> Eval {
-        crate::training::method(of, name, args)
-    }
     /// Prints a text, if the line that prints is shown.
     pub(crate) fn print(&self, text: &str, at: usize) -> Eval<()> {
         if !self.shown.is_empty() && !self.inside.get() && !self.shown.contains(&at) {

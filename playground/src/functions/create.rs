@@ -69,7 +69,6 @@ pub(super) fn new_array(name: &str, args: &mut Args<'_>) -> Result<Value, ErrorR
         "Array::iota" => Array::iota(args.array_type()?, args.number()?),
         "Array::eye" => Array::eye(args.array_type()?, args.number()?),
         "Array::arange_of" => Array::arange_of(args.array_type()?, args.operand()?, args.operand()?),
-        "Array::linspace" => Array::linspace(args.float()?, args.float()?, args.number()?, args.boolean()?),
         "Array::arange" => {
             let (lo, hi) = args.bounds()?;
             arange(&lo, &hi)?
