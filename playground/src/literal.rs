@@ -90,9 +90,14 @@ fn flatten(
             list.iter().try_for_each(|v| flatten(v, depth + 1, shape, out))
         }
         Value::Range(_) => flatten(&Value::list(crate::library::iterate(value)?), depth, shape, out),
-        Value::Int(n, ty) => Ok(out.push(Number::Int(*n, *ty))),
-        Value::Float(x, ty) => Ok(out.push(Number::Float(*x, *ty))),
-        Value::Bool(b) => Ok(out.push(Number::Bool(*b))),
+        Value::Int(n, ty) => push(out, Number::Int(*n, *ty)),
+        Value::Float(x, ty) => push(out, Number::Float(*x, *ty)),
+        Value::Bool(b) => push(out, Number::Bool(*b)),
         other => Err(syntax_error!("an array is made of numbers, not {}", other.what())),
     }
+}
+
+fn push(out: &mut Vec<Number>, number: Number) -> Result<(), ErrorResponse> {
+    out.push(number);
+    Ok(())
 }

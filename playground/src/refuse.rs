@@ -169,7 +169,7 @@ pub(crate) fn name(name: &str) -> Option<ErrorResponse> {
             bare == *known || bare.starts_with(&format!("{known}::")) || bare.ends_with(&format!("::{known}"))
         }
     };
-    let (_, why, instead) = REFUSED.iter().find(|(names, ..)| names.iter().any(|n| is(n)))?;
+    let (_, why, instead) = REFUSED.iter().find(|(names, ..)| names.iter().any(is))?;
     Some(
         ErrorResponse::refused(format!("`{name}` is not part of the playground: {why}")).help(*instead, None),
     )

@@ -84,7 +84,8 @@ fn answered(fields: &Fields<'_>, run: bool) -> Result<Json, ErrorResponse> {
             Ok(Value::Unit) => {
                 Err(syntax_error!("the program has no result: its last line is an expression"))
             }
-            Ok(value) | Err(Stop::Return(value)) => array(&value),
+            Ok(value) => array(&value),
+            Err(Stop::Return(value)) => array(&value),
             Err(Stop::Error(r)) => Err(r),
             Err(_) => Err(syntax_error!("`break` is outside of a loop")),
         };

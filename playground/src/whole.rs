@@ -64,11 +64,17 @@ fn run(before: &str, shown: &str, after: &str) -> Ran {
 
 fn interpreted(text: &str, shown: std::ops::Range<usize>) -> (Rc<Interp>, Result<Value, ErrorResponse>) {
     let interp = Interp::new(text, shown, false, None);
-    let value = syntax::parse(text).and_then(|program| match interp.program(&program, &Scope::default()) {
-        Ok(Value::Result(Err(e))) | Err(Stop::Return(Value::Result(Err(e)))) => Err(interp.response(&e)),
-        Ok(value) | Err(Stop::Return(value)) => Ok(value),
-        Err(Stop::Error(r)) => Err(r),
-        Err(_) => Err(syntax_error!("`break` is outside of a loop")),
+    let value = syntax::parse(text).and_then(|program| {
+        let value = match interp.program(&program, &Scope::default()) {
+            Ok(value) => value,
+            Err(Stop::Return(value)) => *value,
+            Err(Stop::Error(r)) => return Err(r),
+            Err(_) => return Err(syntax_error!("`break` is outside of a loop")),
+        };
+        match value {
+            Value::Result(Err(e)) => Err(interp.response(&e)),
+            value => Ok(value),
+        }
     });
     (interp, value)
 }

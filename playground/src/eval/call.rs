@@ -197,7 +197,8 @@ impl Interp {
         let value = self.value(&f.body, &inner);
         self.calls.set(self.calls.get() - 1);
         match value {
-            Ok(value) | Err(Stop::Return(value)) => Ok(operator::typed(value, f.result.as_deref())),
+            Ok(value) => Ok(operator::typed(value, f.result.as_deref())),
+            Err(Stop::Return(value)) => Ok(operator::typed(*value, f.result.as_deref())),
             Err(Stop::Break | Stop::Continue) => Ok(Value::Unit),
             Err(other) => Err(other),
         }

@@ -216,17 +216,14 @@ impl Interp {
         let mut over = over;
         loop {
             let mut inner = scope.clone();
-            match (&node.kind, &mut over) {
-                (Kind::While(condition, _), _) => {
-                    if !self.condition(condition, &mut inner)? {
-                        return Ok(Value::Unit);
-                    }
-                }
-                (_, Some((pattern, list))) => {
-                    let Some(value) = list.next() else { return Ok(Value::Unit) };
-                    self.bind(pattern, &value, &mut inner)?;
-                }
-                _ => {}
+            if let Kind::While(condition, _) = &node.kind
+                && !self.condition(condition, &mut inner)?
+            {
+                return Ok(Value::Unit);
+            }
+            if let Some((pattern, list)) = &mut over {
+                let Some(value) = list.next() else { return Ok(Value::Unit) };
+                self.bind(pattern, &value, &mut inner)?;
             }
             match self.block(body, &inner) {
                 Ok(_) | Err(Stop::Continue) => {}

@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// The reason why evaluation leaves an expression.
 pub(crate) enum Stop {
     Error(ErrorResponse),
-    Return(Value),
+    Return(Box<Value>),
     Break,
     Continue,
 }
@@ -178,7 +178,7 @@ impl Interp {
             Kind::For(..) | Kind::While(..) | Kind::Loop(_) => self.repeat(node, scope)?,
             Kind::Return(value) => {
                 let value = value.as_ref().map(|v| self.value(v, scope)).transpose()?;
-                return Err(Stop::Return(value.unwrap_or(Value::Unit)));
+                return Err(Stop::Return(Box::new(value.unwrap_or(Value::Unit))));
             }
             Kind::Break => return Err(Stop::Break),
             Kind::Continue => return Err(Stop::Continue),
@@ -241,12 +241,12 @@ impl Interp {
     fn question(&self, value: Value) -> Eval {
         match value {
             Value::Result(Ok(v)) | Value::Option(Some(v)) => Ok((*v).clone()),
-            Value::Result(Err(e)) => Err(Stop::Return(Value::Result(Err(e)))),
-            Value::Option(None) => Err(Stop::Return(Value::Option(None))),
+            Value::Result(Err(e)) => Err(Stop::Return(Box::new(Value::Result(Err(e))))),
+            Value::Option(None) => Err(Stop::Return(Box::new(Value::Option(None)))),
             // the fields of the page allow `?` after any expression
             Value::Array(x) if !self.strict => match x.ty() {
                 Ok(_) => Ok(Value::Array(x)),
-                Err(e) => Err(Stop::Return(Value::Result(Err(e)))),
+                Err(e) => Err(Stop::Return(Box::new(Value::Result(Err(e))))),
             },
             other => Ok(other),
         }
