@@ -281,7 +281,7 @@ pub(crate) mod tests {
             devices_each: Some(each),
         };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..processes).map(|k| peers(k)).collect();
+            let threads: Vec<_> = (0..processes).map(peers).collect();
             let threads: Vec<_> = threads.into_iter().map(|peers| scope.spawn(|| f(peers))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
