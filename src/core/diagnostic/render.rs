@@ -13,8 +13,9 @@ use std::path::Path;
 pub(super) fn render(list: &[Diagnostic], renderer: &Renderer, width: Option<usize>) -> String {
     let cell = NotebookCell::newest();
     // the numbers of a cell's lines are those of a file that the user does not see
-    let renderer = renderer.clone().anonymized_snippet_line_numbers(cell.is_some());
-    let texts: Vec<_> = list.iter().map(|d| render_one(d, &renderer, cell.as_ref(), width)).collect();
+    let of_cell = cell.is_some().then(|| renderer.clone().anonymized_snippet_line_numbers(true));
+    let renderer = of_cell.as_ref().unwrap_or(renderer);
+    let texts: Vec<_> = list.iter().map(|d| render_one(d, renderer, cell.as_ref(), width)).collect();
     let text = texts.join("\n\n");
     if cell.is_some() { without_cell_lines(&text) } else { text }
 }
