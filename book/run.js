@@ -60,8 +60,12 @@
         return { before: join(0, first), source: join(first, last + 1), after: join(last + 1) };
     };
 
+    const here = location.pathname.split("/").pop().replace(/\.html$/, "");
     // programs that only a compiler can judge
     const compiled = /\b(T|S|P|N|dim|mesh)!\s*[\[({]|\bTyped\b|\btyped::|#\[derive\(Named|\bspmd\(/;
+    // pages whose programs need what the module leaves out, or the files of an example: they have no panels
+    const WITHOUT_PANELS = ["big_sin", "linalg", "llama", "numpy", "optimizers", "planning", "processes", "programs", "pytorch", "recompute", "schedules", "spectral", "strategy"];
+    if (WITHOUT_PANELS.includes(here) || here.startsWith("train_")) return;
     const blocks = [...document.querySelectorAll(".content pre > code.language-rust")]
         .map((code, number) => ({ code, number, pre: code.parentElement, ...parts(code) }))
         .filter((b) => b.source !== undefined);
@@ -100,12 +104,11 @@
     };
 
     // the programs of which the page shows parts without their hidden lines (scripts/wholes)
-    const page = location.pathname.split("/").pop().replace(/\.html$/, "");
     let wholes = null;
     const whole = async (block) => {
         wholes ??= fetch(`${base}playground/wholes.json`).then((r) => (r.ok ? r.json() : {})).catch(() => ({}));
         const { programs, pages } = await wholes;
-        const part = block.hidden ? null : pages?.[page]?.[block.number];
+        const part = block.hidden ? null : pages?.[here]?.[block.number];
         if (!part) return;
         block.hidden = true;
         const [name, from, to] = part;
