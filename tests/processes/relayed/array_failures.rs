@@ -130,10 +130,10 @@ fn errors(role: &str) -> Option<Vec<String>> {
     all.iter().for_each(|process| process.wait_for("joined"));
     let started = now_ms();
     let error = |ended: Ended| {
-        let (time, error) = ended.error();
-        println!("{role}: {} ms: {error}", time.saturating_sub(started));
-        assert!(time.saturating_sub(started) < 3500, "{} ms: {error}", time - started);
-        error.to_string()
+        let (time, text) = ended.error();
+        println!("{role}: {} ms: {text}", time.saturating_sub(started));
+        assert!(time.saturating_sub(started) < 3500, "{} ms: {text}", time - started);
+        text.to_string()
     };
     Some(wait_all(all, LIMIT).into_iter().map(error).collect())
 }

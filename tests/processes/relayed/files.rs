@@ -1,5 +1,6 @@
 //! Files that several processes write and read together.
 
+use super::error_checks::Unquoted;
 use super::results::compare;
 use super::soak::runs_all;
 use super::supervisor::{Ended, now_ms, wait_all};
@@ -140,7 +141,7 @@ fn check_all(folder: &Path) -> Result<()> {
 fn errors(cluster: &Cluster) -> Result<()> {
     let model = placed(5)?;
     let error = tree::save_safetensors(&model, folder().join("nowhere/x.safetensors")).unwrap_err();
-    assert!(cluster.process() == 0 || error.to_string().contains("process 0 ("), "{error}");
+    assert!(cluster.process() == 0 || error.unquoted().contains("process 0 ("), "{error}");
     // an integer that does not fit, in the block of one process
     let mesh = Mesh::new([("X", 4)])?;
     let large = Array::from([1, 2, 3, 1 << 20]).put(&mesh, p!["X"]);

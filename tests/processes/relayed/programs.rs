@@ -1,6 +1,7 @@
 //! What users do with arrays, in several processes.
 
 use super::arrays::{compare, mesh};
+use super::error_checks::Unquoted;
 use atmesh::distributed::init;
 use atmesh::prelude::*;
 
@@ -55,7 +56,7 @@ pub(crate) fn placements() -> Result<()> {
     let w = step.call((&host.put(&mesh, p!["X"]), &x))?;
     let v = step.call((&w, &x))?;
     compare("donated twice", &v, &(&host * 0.0))?;
-    let gone = w.to_vec::<f32>().unwrap_err().to_string();
+    let gone = w.to_vec::<f32>().unwrap_err().unquoted();
     assert!(gone.contains("the array was donated"), "{gone}");
     // captures, on the mesh and on none
     let bias = Array::from([1.0f32, 2.0, 3.0, 4.0]);
@@ -137,19 +138,19 @@ pub(crate) fn local_parts() -> Result<()> {
         compare(&format!("{spec}"), &x, &host)?;
     }
     let sharding = Sharding::new(&mesh, p!["X"], &[2 * n, 2])?;
-    let error = Array::from_process_local_data([2 * n, 2], &sharding, host.clone()).unwrap_err().to_string();
+    let error = Array::from_process_local_data([2 * n, 2], &sharding, host.clone()).unwrap_err().unquoted();
     assert!(
         error.contains("this process holds [") && error.contains("x.put(&mesh, p![\"X\", _])"),
         "{error}"
     );
     let error =
-        Array::from_process_local_data([2 * n, 2], &sharding, Array::ones([3, 2])).unwrap_err().to_string();
+        Array::from_process_local_data([2 * n, 2], &sharding, Array::ones([3, 2])).unwrap_err().unquoted();
     assert!(error.contains("of shape [") && error.contains("local_index"), "{error}");
     // of 3 x 2 devices, those of process 1 are in two rows and two columns
     let turned = Mesh::new([("Y", own), ("X", cluster.processes())])?;
     let sharding = Sharding::new(&turned, p!["X", "Y"], &[2 * n, 2 * own])?;
     if (own, cluster.processes(), rank) == (2, 3, 1) {
-        let error = sharding.local_index(&[2 * n, 2 * own]).unwrap_err().to_string();
+        let error = sharding.local_index(&[2 * n, 2 * own]).unwrap_err().unquoted();
         assert!(error.contains("do not form a box") && error.contains("Array::from_fn"), "{error}");
     }
     println!("process {rank} is right");
@@ -171,7 +172,7 @@ pub(crate) fn refusals() -> Result<()> {
     let (mesh, n) = (mesh(&cluster)?, cluster.devices());
     let x = Key::new(8).normal([2 * n, 4]).put(&mesh, p!["X"]);
     let check = |what: &str, error: atmesh::Error, parts: &[&str]| {
-        let text = error.to_string();
+        let text = error.unquoted();
         let line = text.contains("programs.rs:");
         assert!(line && parts.iter().all(|part| text.contains(part)), "{what}: {text}");
         println!("{text}");
