@@ -79,9 +79,17 @@ impl Process {
     }
     /// Waits until the process has printed a text.
     pub(crate) fn wait_for(&self, text: &str) {
+        self.wait_for_any(&[text]);
+    }
+    /// Waits until the process has joined the others, or has failed because one of them did.
+    #[allow(dead_code, reason = "not all tests that include this file use it")]
+    pub(crate) fn wait_until_joined(&self) {
+        self.wait_for_any(&["joined", "failed at"]);
+    }
+    fn wait_for_any(&self, texts: &[&str]) {
         let end = Instant::now() + Duration::from_secs(20);
-        while !self.stdout().contains(text) {
-            assert!(Instant::now() < end, "the process does not print {text:?}: {}", self.stdout());
+        while !texts.iter().any(|text| self.stdout().contains(text)) {
+            assert!(Instant::now() < end, "the process prints none of {texts:?}: {}", self.stdout());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

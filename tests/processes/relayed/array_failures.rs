@@ -127,7 +127,7 @@ pub(crate) fn a_program_before_joining() -> Result<()> {
 /// Returns the errors of processes with a role, which must come within 3 s.
 fn errors(role: &str) -> Option<Vec<String>> {
     let all = start(role, 3, 1)?;
-    all.iter().for_each(|process| process.wait_for("joined"));
+    all.iter().for_each(|process| process.wait_until_joined());
     let started = now_ms();
     let error = |ended: Ended| {
         let (time, text) = ended.error();
