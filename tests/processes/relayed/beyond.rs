@@ -62,7 +62,7 @@ fn for_each_result(groups: Groups, mut f: impl FnMut(String, &Array) -> Result<(
                 let name = format!("{} {k}", case.name);
                 match f(name.clone(), &result) {
                     Err(error) if WRONG_THERE.contains(&&*name) => println!("known: {error}"),
-                    Err(error) => errors.push(error.to_string()),
+                    Err(error) => errors.push(format!("{error}")),
                     Ok(()) => {}
                 }
             }
@@ -71,7 +71,7 @@ fn for_each_result(groups: Groups, mut f: impl FnMut(String, &Array) -> Result<(
     }
     let mut check = |name: &str, result: &Array| {
         if let Err(error) = f(name.into(), result) {
-            errors.push(error.to_string());
+            errors.push(format!("{error}"));
         }
     };
     mlp_layouts::for_each_layout(|name, losses| check(&format!("losses of {name}"), &Array::from(losses)))?;

@@ -78,9 +78,9 @@ fn errors(role: &str) -> Option<Vec<String>> {
     all.iter().for_each(|process| process.wait_until_joined());
     let started = now_ms();
     let error = |ended: Ended| {
-        let (time, error) = ended.error();
-        assert!(time.saturating_sub(started) < 3000, "{} ms: {error}", time - started);
-        error.to_string()
+        let (time, text) = ended.error();
+        assert!(time.saturating_sub(started) < 3000, "{} ms: {text}", time - started);
+        text.to_string()
     };
     Some(wait_all(all, LIMIT).into_iter().map(error).collect())
 }

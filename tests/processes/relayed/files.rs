@@ -149,12 +149,12 @@ fn errors(cluster: &Cluster) -> Result<()> {
     tree::save_safetensors(&large, &file)?;
     let like = Array::zeros(U8.array_type([4])).put(&mesh, p!["X"]);
     let options = tree::LoadOptions::default().cast();
-    let error = tree::load_safetensors_with(&like, &file, options).unwrap_err().to_string();
+    let error = tree::load_safetensors_with(&like, &file, options).unwrap_err().unquoted();
     assert!(error.contains("an element of int32 does not fit into uint8"), "{error}");
     let last = cluster.processes() - 1;
     assert!(cluster.process() == last || error.contains(&format!("process {last} (")), "{error}");
     // a file that is not there
-    let error = Array::load_npy_to(folder().join("no.npy"), &mesh, p!["X"]).unwrap_err().to_string();
+    let error = Array::load_npy_to(folder().join("no.npy"), &mesh, p!["X"]).unwrap_err().unquoted();
     assert!(error.contains("no.npy"), "{error}");
     Ok(())
 }

@@ -266,7 +266,7 @@ fn meshes() -> Result<()> {
     assert_eq!(owners, [0, 0, 1, 1]);
     assert!(Mesh::without_devices([("X", 64)]).is_ok());
     for n in [1, 2, 8] {
-        let error = Mesh::new([("X", n)]).unwrap_err().to_string();
+        let error = Mesh::new([("X", n)]).unwrap_err().unquoted();
         assert!(error.contains("but the 2 processes have 4 devices (2 each)"), "{error}");
     }
     Ok(())
