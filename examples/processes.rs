@@ -116,7 +116,7 @@ fn another_seed(cluster: &Cluster, mesh: &Mesh, x: &Array) -> Result<()> {
 /// Prints the mean of an array whose blocks are on the devices of all processes.
 fn print_mean(mesh: &Mesh) -> Result<()> {
     let sharding = Sharding::new(mesh, p!["data"], &[ROWS])?;
-    // called for the blocks of this process
+    // `from_fn` calls this for the blocks of this process only
     let own = |index: &[Range<usize>]| index[0].clone().map(|k| k as f32).collect::<Array>();
     let x = Array::from_fn([ROWS], &sharding, own)?;
     let mean = x.mean(..).item::<f32>()?; // all processes have it

@@ -17,7 +17,7 @@ pub(crate) fn main() -> Result<()> {
 const EXPERTS: usize = 8;
 
 // ANCHOR: parameters
-/// The wide matrices of a layer have a dimension for experts. The router chooses one for each character.
+/// Each wide matrix has one more dimension: the expert. `router` scores the experts of a character.
 #[derive(Clone, Tree)]
 struct Experts<W = Array> {
     gpt: Gpt<W>,
@@ -39,7 +39,7 @@ fn layout() -> Result<Mesh> {
 // ANCHOR_END: layout
 
 // ANCHOR: route
-/// Returns the expert of each character, its place there, and the weight of its result.
+/// Returns for each character its expert, its position among those of this expert, and its weight.
 fn route(x: &Array, router: &Array, room: usize) -> (Array, Array, Array) {
     let (weight, expert) = x.dot(router).softmax(-1).top_k(1, -1);
     let hot = expert.squeeze(-1).one_hot(EXPERTS);

@@ -2,7 +2,7 @@ use crate::both::both;
 use crate::data::data;
 use crate::fsdp::fsdp;
 use crate::model::*;
-use crate::pipeline::{piped as stages, pipeline};
+use crate::pipeline::{pipelined as stages, pipeline};
 use crate::precision::mixed;
 use crate::sequence::sequence;
 use crate::tensor::tensor;
@@ -25,7 +25,7 @@ pub(crate) fn main() -> Result<()> {
 
 // ANCHOR: piped
 /// The mixed step, in a pipeline of eight stages and sixteen parts.
-fn piped(m: &Gpt, state: &OptState, ids: &Array, next: &Array) -> (Array, Gpt, OptState) {
+fn pipelined(m: &Gpt, state: &OptState, ids: &Array, next: &Array) -> (Array, Gpt, OptState) {
     let policy = Policy::new(F32, BF16, F32);
     let run = |x: &Array, layers: &Layer| stages::<8, 16>(x, layers).unwrap();
     let loss = |m: Gpt| policy.cast_to_output(&loss_with(&policy.cast_to_compute(&m), ids, next, run));
@@ -53,7 +53,7 @@ fn layouts() -> Result<[(&'static str, Mesh); 7]> {
 // ANCHOR: table
 fn table(s: Sizes) -> Result<()> {
     for (name, mesh) in layouts()? {
-        let step = lower(if name == "pipeline" { piped } else { mixed }, s, &mesh)?;
+        let step = lower(if name == "pipeline" { pipelined } else { mixed }, s, &mesh)?;
         let received: u64 = step.collectives().iter().map(|c| c.count * c.bytes_per_device).sum();
         println!("{name:21} {:5.1} GB, {}", received as f64 / 1e9, summary(&plan(&step)?));
     }

@@ -35,7 +35,7 @@ fn stages<const STAGES: usize>(layers: &Layer, parts: &Array) -> Array {
 // ANCHOR_END: stages
 
 // ANCHOR: step
-pub(crate) fn piped<const STAGES: usize, const PARTS: usize>(x: &Array, layers: &Layer) -> Result<Array> {
+pub(crate) fn pipelined<const STAGES: usize, const PARTS: usize>(x: &Array, layers: &Layer) -> Result<Array> {
     let shape = x.shape()?;
     let parts = x.reshape([PARTS, shape[0] / PARTS, shape[1], shape[2]]);
     let pipeline = shard_map(&pipeline(STAGES)?, (p!["layers"], p![]), p![], stages::<STAGES>);
@@ -49,7 +49,7 @@ pub(crate) fn step<const S: usize, const P: usize>(
     ids: &Array,
     next: &Array,
 ) -> (Array, Gpt, OptState) {
-    let loss = |m: Gpt| loss_with(&m, ids, next, |x, layers| piped::<S, P>(x, layers).unwrap());
+    let loss = |m: Gpt| loss_with(&m, ids, next, |x, layers| pipelined::<S, P>(x, layers).unwrap());
     let (loss, g) = value_and_grad(m, loss);
     let (m, state) = optimizer().step(m, &g, state);
     (loss, m, state)

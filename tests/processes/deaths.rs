@@ -1,25 +1,16 @@
 //! Processes that die, stop, differ or end early.
 
-use crate::supervisor::{Ended, Process, free_port, now_ms, start_all, variables, wait_all};
+use crate::supervisor::{Ended, Process, free_port, kill_one, now_ms, start_all, variables, wait_all};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Kills process `victim` of four, and checks that each other one names it within 2 s, and ends.
 fn check_kill(role: &str, victim: usize, ready: &str) {
-    let mut all = start_all(role, 4, free_port(), &[]);
+    let all = start_all(role, 4, free_port(), &[]);
     all.iter().for_each(|process| process.wait_for(ready));
     std::thread::sleep(Duration::from_millis(100));
-    let victim_process = all.remove(victim);
-    let name = format!("pid {}) is gone", victim_process.pid());
-    let killed = now_ms();
-    victim_process.kill();
-    for ended in wait_all(all, LIMIT) {
-        let (time, error) = ended.error();
-        assert!(error.contains(&format!("process {victim} (")) && error.contains(&name), "{error}");
-        assert!(error.contains("roles.rs:"), "no source line: {error}");
-        assert!(time.saturating_sub(killed) < 2000, "{} ms: {error}", time - killed);
-        println!("{role}, {victim} killed: {} ms", time.saturating_sub(killed));
+    for ended in kill_one(role, all, victim, "roles.rs", LIMIT) {
         assert_eq!(ended.status.code(), Some(3));
     }
 }

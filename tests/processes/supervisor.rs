@@ -127,6 +127,30 @@ impl Drop for Process {
     }
 }
 
+/// Kills a process. Checks that each of the others ends within 2 s by an error that names it and a
+/// line of `file`, and returns how they ended.
+pub(crate) fn kill_one(
+    role: &str,
+    mut all: Vec<Process>,
+    victim: usize,
+    file: &str,
+    limit: Duration,
+) -> Vec<Ended> {
+    let victim_process = all.remove(victim);
+    let name = format!("pid {}) is gone", victim_process.pid());
+    let killed = now_ms();
+    victim_process.kill();
+    let others = wait_all(all, limit);
+    for ended in &others {
+        let (time, error) = ended.error();
+        assert!(error.contains(&format!("process {victim} (")) && error.contains(&name), "{error}");
+        assert!(error.contains(&format!("{file}:")), "no source line: {error}");
+        assert!(time.saturating_sub(killed) < 2000, "{} ms: {error}", time - killed);
+        println!("{role}, {victim} killed: {} ms", time.saturating_sub(killed));
+    }
+    others
+}
+
 /// The variables of one process of a cluster on this machine.
 pub(crate) fn variables(process: usize, processes: usize, port: u16) -> Vec<(&'static str, String)> {
     vec![

@@ -19,7 +19,7 @@
 //! let cluster = atmesh::distributed::init()?;
 //! let mesh = Mesh::new([("data", cluster.devices())])?;
 //! let sharding = Sharding::new(&mesh, p!["data"], &[64])?;
-//! // called for the blocks of this process
+//! // `from_fn` calls this for the blocks of this process only
 //! let rows = |r: &[std::ops::Range<usize>]| Array::arange(r[0].start as f32..r[0].end as f32);
 //! let x = Array::from_fn([64], &sharding, rows)?;
 //! let mean = jit(|x: &Array| x.mean(..)).call(&x)?;

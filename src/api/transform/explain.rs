@@ -178,7 +178,7 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
             }
         }
         if let Some(StepOrigin { location: Some(location), .. }) = &c.hoisted_from {
-            let line = LineLabels::new().of(Some(*location));
+            let line = LineLabels::new().label(Some(*location));
             chain.push(format!(
                 "the moved value is the same at each step of the loop at {line}: it is moved once, before that loop"
             ));

@@ -71,7 +71,7 @@ pub(super) fn bodies(c: &Control) -> impl Iterator<Item = &Program> {
 
 /// Formats an operation with its source location and phase.
 pub(super) fn describe_op(op: &str, location: Option<SourceLocation>, phase: Phase) -> String {
-    let line = location.map_or(String::new(), |p| format!(" at {}", LineLabels::new().of(Some(p))));
+    let line = location.map_or(String::new(), |p| format!(" at {}", LineLabels::new().label(Some(p))));
     let phase = if phase == Phase::Forward { String::new() } else { format!(" ({})", phase.name()) };
     format!("{op}{line}{phase}")
 }

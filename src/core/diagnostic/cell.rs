@@ -69,8 +69,8 @@ impl LineLabels {
             cell: NotebookCell::newest(),
         }
     }
-    /// Returns the name of a line; an empty text for `None`.
-    pub(crate) fn of(&self, location: Option<SourceLocation>) -> String {
+    /// Returns the label of a line; an empty text for `None`.
+    pub(crate) fn label(&self, location: Option<SourceLocation>) -> String {
         const MAX_CODE_CHARS: usize = 48;
         let Some(location) = location else { return String::new() };
         let cell = self.cell.as_ref().filter(|cell| cell.contains(location));
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn lines_have_numbers_outside_of_notebooks() {
         let (here, line) = (Location::caller(), line!());
-        let label = LineLabels::new().of(Some(here));
+        let label = LineLabels::new().label(Some(here));
         assert!(label.ends_with(&format!("cell.rs:{line}")), "{label}");
-        assert_eq!(LineLabels::new().of(None), "");
+        assert_eq!(LineLabels::new().label(None), "");
         let earlier = LineLabels { is_notebook: true, cell: None };
-        assert_eq!(earlier.of(Some(here)), "an earlier cell");
+        assert_eq!(earlier.label(Some(here)), "an earlier cell");
     }
 }

@@ -77,7 +77,7 @@ fn print(p: &Program, f: &mut fmt::Formatter<'_>, depth: usize, lines: &LineLabe
         let ins: Vec<_> = e.inputs.iter().map(operand).collect();
         let bound =
             if e.outputs.is_empty() { String::new() } else { format!("{} = ", bindings(p, &e.outputs)) };
-        let place = e.location.map(|p| format!("  // {}", lines.of(Some(p)))).unwrap_or_default();
+        let place = e.location.map(|p| format!("  // {}", lines.label(Some(p)))).unwrap_or_default();
         writeln!(f, "{pad}  {bound}{what} {}{place}", ins.join(" "))?;
         if let Op::Control(c) = &e.op {
             for body in c.bodies() {

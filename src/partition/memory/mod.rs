@@ -127,7 +127,8 @@ const MAX_PRINTED_ENTRIES: usize = 10;
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = LineLabels::new();
-        let line = |p: Option<SourceLocation>| p.map_or(String::new(), |p| format!(" {}", lines.of(Some(p))));
+        let line =
+            |p: Option<SourceLocation>| p.map_or(String::new(), |p| format!(" {}", lines.label(Some(p))));
         let mark = if self.exact { "" } else { "≈" };
         writeln!(
             f,

@@ -283,7 +283,7 @@ impl fmt::Display for Timeline {
             Column::phase(&all, |r| r.first.phase),
             Column::text("operation", |r| r.first.op.clone()),
             Column::scope(&all, |r| &r.first.scope),
-            Column::text("line", |r| lines.of(r.first.source)),
+            Column::text("line", |r| lines.label(r.first.source)),
         ];
         f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         match all.len().saturating_sub(MAX_ROWS) {
@@ -318,7 +318,7 @@ impl fmt::Display for Comparison {
             Column::phase(&rows, |(_, phase)| *phase),
             Column::text("operation", |(r, _)| r.op.clone()),
             Column::scope(&rows, |(r, _)| &r.scope),
-            Column::text("line", |(r, _)| lines.of(r.source)),
+            Column::text("line", |(r, _)| lines.label(r.source)),
         ];
         f.write_str(&text_table(&columns, &rows[..rows.len().min(MAX_ROWS + 1)], None))
     }

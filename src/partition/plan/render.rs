@@ -131,7 +131,7 @@ impl fmt::Display for Plan {
             Column::text("what", |r| r.first.kind.name()),
             Column::text("operation", |r| r.first.op.clone()),
             Column::scope(&all, |r| &r.first.scope),
-            Column::text("line", |r| lines.of(r.first.source)),
+            Column::text("line", |r| lines.label(r.first.source)),
         ];
         f.write_str(&text_table(&columns, &all[..all.len().min(MAX_ROWS)], None))?;
         if all.len() > MAX_ROWS {

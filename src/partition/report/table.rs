@@ -76,7 +76,7 @@ impl Collectives {
             Column::phase(rows, |c| Some(c.phase)),
             Column::text("operation", |c| c.op.clone()),
             Column::scope(rows, |c| &c.scope),
-            Column::text("line", move |c| lines.of(c.location)),
+            Column::text("line", move |c| lines.label(c.location)),
             Column::text("reason", |c| c.reason.clone()),
         ]
     }

@@ -1,6 +1,6 @@
 //! Programs on arrays whose processes die, stop or differ: each is an error in all of them.
 
-use crate::supervisor::{Ended, Process, free_port, now_ms, variables, wait_all};
+use crate::supervisor::{Ended, Process, free_port, kill_one, now_ms, variables, wait_all};
 use crate::{LIMIT, relay, start};
 use atmesh::distributed::{Cluster, init};
 use atmesh::prelude::*;
@@ -159,20 +159,10 @@ fn a_death_is_named_on_arrays() {
         ("array idle", 1),
     ];
     for (role, victim) in cases {
-        let Some(mut all) = start(role, 4, 1) else { return };
+        let Some(all) = start(role, 4, 1) else { return };
         all.iter().for_each(|process| process.wait_for("stepped"));
         std::thread::sleep(Duration::from_millis(150));
-        let victim_process = all.remove(victim);
-        let name = format!("pid {}) is gone", victim_process.pid());
-        let killed = now_ms();
-        victim_process.kill();
-        for ended in wait_all(all, LIMIT) {
-            let (time, error) = ended.error();
-            assert!(error.contains(&format!("process {victim} (")) && error.contains(&name), "{error}");
-            assert!(error.contains("array_failures.rs:"), "{error}");
-            assert!(time.saturating_sub(killed) < 2000, "{} ms: {error}", time - killed);
-            println!("{role}, {victim} killed: {} ms", time.saturating_sub(killed));
-        }
+        kill_one(role, all, victim, "array_failures.rs", LIMIT);
     }
 }
 

@@ -441,19 +441,10 @@ fn one_process_has_the_client_of_the_plugin_below() {
 #[test]
 fn a_death_ends_the_calls_of_the_others() {
     for (role, victim) in [("loop", 0), ("loop", 1), ("loop", 3), ("compile", 0), ("compile", 2)] {
-        let Some(mut all) = start(role, 4, 1) else { return };
+        let Some(all) = start(role, 4, 1) else { return };
         all.iter().for_each(|process| process.wait_for("compiled"));
         std::thread::sleep(Duration::from_millis(200));
-        let victim_process = all.remove(victim);
-        let name = format!("pid {}) is gone", victim_process.pid());
-        let killed = now_ms();
-        victim_process.kill();
-        for ended in wait_all(all, LIMIT) {
-            let (time, error) = ended.error();
-            assert!(error.contains(&name) && error.contains("main.rs:"), "{error}");
-            assert!(time.saturating_sub(killed) < 2000, "{} ms: {error}", time - killed);
-            println!("{role}, {victim} killed: {} ms", time.saturating_sub(killed));
-        }
+        supervisor::kill_one(role, all, victim, "main.rs", LIMIT);
     }
 }
 

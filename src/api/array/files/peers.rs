@@ -85,7 +85,7 @@ impl StepError for Error {
 
 impl FilePeers {
     /// Returns the peers of a process that writes or reads by itself.
-    pub(crate) fn alone() -> FilePeers {
+    pub(crate) fn single_process() -> FilePeers {
         FilePeers {
             process: 0,
             processes: 1,
@@ -104,7 +104,7 @@ impl FilePeers {
     ) -> Result<FilePeers> {
         let is_shared = |array: &Array| array.concrete_sharding().is_some_and(|s| s.mesh.processes() > 1);
         if !arrays.iter().any(is_shared) {
-            return Ok(FilePeers::alone());
+            return Ok(FilePeers::single_process());
         }
         let mut types = String::new();
         for array in arrays {
@@ -116,14 +116,14 @@ impl FilePeers {
     pub(crate) fn of_mesh(mesh: &Mesh, op: &str, path: &Path, location: SourceLocation) -> Result<FilePeers> {
         match mesh.processes() > 1 {
             true => FilePeers::meet(op, path, &mesh.to_string(), location),
-            false => Ok(FilePeers::alone()),
+            false => Ok(FilePeers::single_process()),
         }
     }
     #[cfg(feature = "xla")]
     fn meet(op: &str, path: &Path, types: &str, location: SourceLocation) -> Result<FilePeers> {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NUM_CALLS: AtomicU64 = AtomicU64::new(0);
-        let Some(group) = crate::cluster::current_group() else { return Ok(FilePeers::alone()) };
+        let Some(group) = crate::cluster::current_group() else { return Ok(FilePeers::single_process()) };
         let what = format!("{op} of {}", path.display());
         let call = group.begin_call(what.clone(), location);
         let terms = CallTerms { check: types.into(), text: Some(types.into()), failure: None };
@@ -144,7 +144,7 @@ impl FilePeers {
     #[cfg(not(feature = "xla"))]
     fn meet(_: &str, _: &Path, _: &str, _: SourceLocation) -> Result<FilePeers> {
         // without XLA, each process has its own arrays
-        Ok(FilePeers::alone())
+        Ok(FilePeers::single_process())
     }
     /// Returns true if no other process takes part.
     pub(crate) fn is_alone(&self) -> bool {
