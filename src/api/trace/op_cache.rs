@@ -3,11 +3,16 @@
 //!
 //! A lookup takes no lock and copies nothing. Programs that are dropped here are still found in the
 //! cache of all compiled programs.
+//!
+//! Operations that several processes run together are kept apart from those of this process alone,
+//! and their positions do not depend on addresses. So all of these processes keep the same programs,
+//! and choose the same ones for the values of literals.
 
 use super::{operand::ArrayOrLiteral, pipeline::CompiledProgram};
 use crate::api::trace::PlacedType;
 use crate::core::DType;
-use crate::exec::engine::EngineConfig;
+use crate::exec::engine::{self, EngineConfig};
+use crate::exec::runtime::process_devices;
 use crate::ir::program::{Literal, Prim, Primitive};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -89,8 +94,33 @@ enum OperandType {
     Literal(DType),
 }
 
+/// The operations of this process, and those that it runs together with other processes.
+struct RecentTables {
+    own: RefCell<RecentOps>,
+    shared: RefCell<RecentOps>,
+}
+
 thread_local! {
-    static RECENT: RefCell<RecentOps> = const { RefCell::new(RecentOps { slots: Vec::new(), next: 0 }) };
+    static RECENT: RecentTables = const {
+        RecentTables {
+            own: RefCell::new(RecentOps { slots: Vec::new(), next: 0 }),
+            shared: RefCell::new(RecentOps { slots: Vec::new(), next: 0 }),
+        }
+    };
+}
+
+impl RecentTables {
+    /// Returns the table of an operation. `None` if there are several processes and no operand,
+    /// because only the operands tell whether the processes run the operation together.
+    fn table(&self, key: &OpKey<'_>) -> Option<&RefCell<RecentOps>> {
+        if process_devices().is_none() {
+            return Some(&self.own);
+        }
+        let mut types = key.inputs.iter().filter_map(ArrayOrLiteral::concrete_type).peekable();
+        types.peek()?;
+        let is_shared = types.any(|placed| engine::is_run_by_processes(placed.ty.mesh.as_ref()));
+        Some(if is_shared { &self.shared } else { &self.own })
+    }
 }
 
 impl OpKey<'_> {
@@ -205,7 +235,7 @@ impl OperandType {
 
 /// Returns the compiled program of an operation that this thread ran recently.
 pub(super) fn find(key: &OpKey<'_>) -> Option<OpProgram> {
-    let find = |recent: &RefCell<RecentOps>| recent.try_borrow().ok()?.get(key)?.program(key);
+    let find = |recent: &RecentTables| recent.table(key)?.try_borrow().ok()?.get(key)?.program(key);
     RECENT.try_with(find).ok().flatten()
 }
 
@@ -215,13 +245,14 @@ pub(super) fn has_many_variants(key: &OpKey<'_>) -> bool {
     let many = |op: &RecentOp| {
         op.variants.len() >= MAX_LITERAL_VARIANTS && matches!(op.generic, GenericProgram::NotCompiled)
     };
-    RECENT.try_with(|recent| recent.try_borrow().is_ok_and(|r| r.get(key).is_some_and(many))).unwrap_or(false)
+    let find = |recent: &RecentTables| recent.table(key)?.try_borrow().ok()?.get(key).map(many);
+    RECENT.try_with(find).ok().flatten().unwrap_or(false)
 }
 
 /// Records a program of an operation, and returns it.
 pub(super) fn insert(key: &OpKey<'_>, prim: &Prim, added: OpProgram) -> OpProgram {
-    let note = |recent: &RefCell<RecentOps>| {
-        if let Ok(mut recent) = recent.try_borrow_mut() {
+    let note = |recent: &RecentTables| {
+        if let Some(Ok(mut recent)) = recent.table(key).map(RefCell::try_borrow_mut) {
             recent.get_or_insert(key, prim).insert(key, &added);
         }
     };

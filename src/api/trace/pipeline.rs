@@ -171,6 +171,9 @@ pub(crate) fn compile_eager_cached(program: Program, engine: EngineConfig) -> Re
 
 /// Looks the program up in the cache, or compiles it.
 /// The engine with its options, and the cost per byte, are part of the key.
+///
+/// Programs that several processes run together have a cache of their own. All of these processes
+/// compile together, so they must evict the same programs, whatever each of them runs by itself.
 fn get_or_compile(
     program: Arc<Program>,
     donated: &[bool],
@@ -178,19 +181,22 @@ fn get_or_compile(
     at_once: bool,
 ) -> Result<Arc<CompiledProgram>> {
     type ProgramKey = (EngineConfig, TransferPrices, bool, Box<[bool]>, Arc<Program>);
-    static PROGRAMS: LazyLock<Cache<ProgramKey, Arc<CompiledProgram>>> =
-        LazyLock::new(|| Cache::new(MAX_CACHED_EQUATIONS));
+    type Programs = LazyLock<Cache<ProgramKey, Arc<CompiledProgram>>>;
+    static PROGRAMS: Programs = LazyLock::new(|| Cache::new(MAX_CACHED_EQUATIONS));
+    static SHARED_PROGRAMS: Programs = LazyLock::new(|| Cache::new(MAX_CACHED_EQUATIONS));
+    let is_shared = engine::is_run_by_processes(program.mesh.as_ref());
+    let programs = if is_shared { &SHARED_PROGRAMS } else { &PROGRAMS };
     // the key has the flags of the inputs up to the last donated one
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
     let key = (engine, per_byte.clone(), at_once, donated[..given].into(), program);
-    if let Some(known) = PROGRAMS.get(&key) {
+    if let Some(known) = programs.get(&key) {
         return Ok(known);
     }
     let program = &key.4;
     let made =
         if at_once { compile_eager(program, engine) } else { compile(program, donated, engine, per_byte) };
     let (ready, weight) = (Arc::new(made?), PROGRAM_OVERHEAD_EQUATIONS + program.num_equations());
-    Ok(PROGRAMS.put(key, ready, weight))
+    Ok(programs.put(key, ready, weight))
 }
 
 impl CompiledProgram {

@@ -1,8 +1,10 @@
 //! [`Spec`]: the axes that split each dimension of an array, and its unreduced and reduced axes.
 
 use super::{Axes, Axis};
+use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::{LazyLock, RwLock};
 
 /// A partition spec: `p!["X", _, ("Y", "Z")]`.
@@ -18,7 +20,15 @@ use std::sync::{LazyLock, RwLock};
 /// ```
 #[doc(alias("PartitionSpec"))]
 #[derive(Clone, Copy)]
-pub struct Spec(&'static SpecData);
+pub struct Spec(&'static InternedSpec);
+
+/// The only copy of a spec in this process.
+struct InternedSpec {
+    data: SpecData,
+    /// The hash of the data. It does not depend on the address, so that caches of programs, whose
+    /// positions come from hashes, hold the same programs in all processes that run together.
+    hash: u64,
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SpecData {
@@ -31,13 +41,14 @@ struct SpecData {
 }
 
 fn intern(data: SpecData) -> Spec {
-    static SPECS: LazyLock<RwLock<HashMap<SpecData, &'static SpecData>>> = LazyLock::new(RwLock::default);
+    static SPECS: LazyLock<RwLock<HashMap<SpecData, &'static InternedSpec>>> = LazyLock::new(RwLock::default);
     if let Some(known) = SPECS.read().unwrap_or_else(|e| e.into_inner()).get(&data) {
         return Spec(known);
     }
     let mut specs = SPECS.write().unwrap_or_else(|e| e.into_inner());
     // specs are leaked: a process has few distinct ones
-    Spec(specs.entry(data.clone()).or_insert_with(|| Box::leak(Box::new(data))))
+    let hash = FxBuildHasher.hash_one(&data);
+    Spec(specs.entry(data.clone()).or_insert_with(|| Box::leak(Box::new(InternedSpec { data, hash }))))
 }
 
 impl Spec {
@@ -58,22 +69,30 @@ impl Spec {
     #[doc(alias = "Partial")]
     pub fn unreduced(self, axes: impl Into<Axes>) -> Spec {
         let axes = axes.into();
-        if axes == self.0.unreduced { self } else { intern(SpecData { unreduced: axes, ..self.0.clone() }) }
+        if axes == self.0.data.unreduced {
+            self
+        } else {
+            intern(SpecData { unreduced: axes, ..self.0.data.clone() })
+        }
     }
     /// Returns this spec with `axes` as its reduced axes.
     pub fn reduced(self, axes: impl Into<Axes>) -> Spec {
         let axes = axes.into();
-        if axes == self.0.reduced { self } else { intern(SpecData { reduced: axes, ..self.0.clone() }) }
+        if axes == self.0.data.reduced {
+            self
+        } else {
+            intern(SpecData { reduced: axes, ..self.0.data.clone() })
+        }
     }
     /// Returns this spec with other dimensions and the same sets.
     pub fn with_dims(self, dims: Vec<Axes>) -> Spec {
-        intern(SpecData { dims, ..self.0.clone() })
+        intern(SpecData { dims, ..self.0.data.clone() })
     }
     /// Returns the spec without `"?"`, and the open dimensions: those whose entry contains a `"?"`.
     pub(crate) fn split_open_dims(self) -> (Spec, Vec<usize>) {
         let open = Axis::from(Spec::OPEN);
         let has = |d: &usize| self.dim(*d).contains(&open);
-        (self.filter_axes(|a| a != open), (0..self.0.dims.len()).filter(has).collect())
+        (self.filter_axes(|a| a != open), (0..self.0.data.dims.len()).filter(has).collect())
     }
     /// The name `"?"`, which leaves a dimension open in the spec of a constraint.
     ///
@@ -83,27 +102,27 @@ impl Spec {
     pub const OPEN: &str = "?";
     /// Returns the entries, one for each dimension.
     pub fn dims(self) -> &'static [Axes] {
-        &self.0.dims
+        &self.0.data.dims
     }
     /// Returns the axes of dimension `d`; none if there is no entry for it.
     pub fn dim(self, d: usize) -> &'static [Axis] {
-        self.0.dims.get(d).map_or(&[], Axes::as_slice)
+        self.0.data.dims.get(d).map_or(&[], Axes::as_slice)
     }
     /// Returns the axes over which the array is unreduced.
     pub fn unreduced_axes(self) -> &'static Axes {
-        &self.0.unreduced
+        &self.0.data.unreduced
     }
     /// Returns the axes over which the array is reduced.
     pub fn reduced_axes(self) -> &'static Axes {
-        &self.0.reduced
+        &self.0.data.reduced
     }
     /// Returns true if the unreduced or the reduced set has an axis.
     pub(crate) fn has_sets(self) -> bool {
-        !(self.0.unreduced.is_empty() && self.0.reduced.is_empty())
+        !(self.0.data.unreduced.is_empty() && self.0.data.reduced.is_empty())
     }
     /// Returns every axis that the spec names, with repetitions.
     pub fn all_axes(self) -> impl Iterator<Item = Axis> {
-        let SpecData { dims, unreduced, reduced } = self.0;
+        let SpecData { dims, unreduced, reduced } = &self.0.data;
         dims.iter().flat_map(Axes::iter).chain(unreduced.iter()).chain(reduced.iter())
     }
     /// Returns true if all dimensions are unsharded and both sets are empty.
@@ -112,10 +131,10 @@ impl Spec {
     }
     /// Returns this spec, extended with unsharded dimensions to the given rank.
     pub fn padded(self, rank: usize) -> Spec {
-        if self.0.dims.len() >= rank {
+        if self.0.data.dims.len() >= rank {
             return self;
         }
-        let mut dims = self.0.dims.clone();
+        let mut dims = self.0.data.dims.clone();
         dims.resize(rank, Axes::none());
         self.with_dims(dims)
     }
@@ -132,7 +151,7 @@ impl Spec {
     }
     /// Returns this spec with other unreduced and reduced sets.
     pub(crate) fn with_sets(self, unreduced: Axes, reduced: Axes) -> Spec {
-        intern(SpecData { unreduced, reduced, dims: self.0.dims.clone() })
+        intern(SpecData { unreduced, reduced, dims: self.0.data.dims.clone() })
     }
     /// Returns this spec with only the axes that satisfy `keep`.
     pub fn filter_axes(self, keep: impl Fn(Axis) -> bool) -> Spec {
@@ -140,7 +159,7 @@ impl Spec {
     }
     fn filter_by(self, keep: &dyn Fn(Axis) -> bool) -> Spec {
         let cut = |axes: &Axes| axes.iter().filter(|a| keep(*a)).collect::<Axes>();
-        let SpecData { dims, unreduced, reduced } = self.0;
+        let SpecData { dims, unreduced, reduced } = &self.0.data;
         intern(SpecData {
             dims: dims.iter().map(cut).collect(),
             unreduced: cut(unreduced),
@@ -161,7 +180,7 @@ impl PartialEq for Spec {
 impl Eq for Spec {}
 impl std::hash::Hash for Spec {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        std::ptr::hash(self.0, state);
+        state.write_u64(self.0.hash);
     }
 }
 /// Prints the spec in the syntax of `p!`: `p!["X", _, ("Y", "Z"); U: "W"]`.
@@ -172,9 +191,9 @@ impl fmt::Display for Spec {
             1 => axes.quoted_list(),
             _ => format!("({})", axes.quoted_list()),
         };
-        let dims: Vec<_> = self.0.dims.iter().map(quoted).collect();
+        let dims: Vec<_> = self.0.data.dims.iter().map(quoted).collect();
         write!(f, "p![{}", dims.join(", "))?;
-        let (u, r) = (&self.0.unreduced, &self.0.reduced);
+        let (u, r) = (&self.0.data.unreduced, &self.0.data.reduced);
         match (u.is_empty(), r.is_empty()) {
             (true, true) => {}
             (false, true) => write!(f, "; U: {}", quoted(u))?,

@@ -14,7 +14,7 @@ pub(crate) use config::EngineConfig;
 pub use config::{default_flush_subnormals, set_default_flush_subnormals};
 pub use registry::CustomEngine;
 
-use crate::core::{Error, Fault, Result, diagnostic::requested_stages};
+use crate::core::{Error, Fault, Mesh, Result, diagnostic::requested_stages};
 use crate::exec::runtime::{ArrayData, process_devices, thread_pool::requested_workers};
 use crate::ir::program::Program;
 use crate::kernels::cpu::requested_level;
@@ -94,13 +94,22 @@ pub(crate) fn check_default_engine(processes: usize) -> Result<()> {
     }
 }
 
+/// Returns true if several processes run the programs on this mesh together.
+pub(crate) fn is_run_by_processes(mesh: Option<&Mesh>) -> bool {
+    process_devices().is_some() && has_devices(mesh)
+}
+
+fn has_devices(mesh: Option<&Mesh>) -> bool {
+    mesh.is_some_and(|mesh| !mesh.is_abstract())
+}
+
 /// Returns the engine that runs a program which `kind` is asked to run.
 ///
 /// If there are several processes, they run programs on meshes together, by XLA; each process runs
 /// the others alone.
 fn engine_of(kind: EngineKind, program: &Program) -> Result<EngineKind> {
     let Some(devices) = process_devices() else { return Ok(kind) };
-    let on_devices = program.mesh.as_ref().is_some_and(|mesh| !mesh.is_abstract());
+    let on_devices = has_devices(program.mesh.as_ref());
     match kind {
         EngineKind::Xla if on_devices => Ok(kind),
         EngineKind::Xla => Ok(EngineKind::Lockstep),

@@ -26,6 +26,12 @@ fn programs_are_those_of_one_process() {
 }
 
 #[test]
+fn processes_run_programs_of_their_own() {
+    let Some(all) = start("own programs", 2, 2) else { return };
+    wait_all(all, LIMIT * 2).iter().for_each(Ended::assert_success);
+}
+
+#[test]
 fn processes_compare_their_data_if_asked() {
     for what in ["argument", "placed", "replica"] {
         let (port, Some(more)) = (free_port(), relay()) else { return };

@@ -108,6 +108,7 @@ fn child() {
         "texts" => programs::texts(),
         "local parts" => programs::local_parts(),
         "refusals" => programs::refusals(),
+        "own programs" => programs::own_programs(),
         "dropped" => programs::dropped(),
         "different data" => programs::different_data(),
         "one read" => arrays::one_read_more(),

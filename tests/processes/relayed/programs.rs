@@ -236,3 +236,30 @@ pub(crate) fn different_data() -> Result<()> {
         }
     }
 }
+
+/// Processes run different numbers of programs by themselves, between those that all of them run.
+///
+/// All of them compile together, so the caches must hold the same programs in all of them.
+pub(crate) fn own_programs() -> Result<()> {
+    let cluster = init()?;
+    let (mesh, n) = (mesh(&cluster)?, cluster.devices());
+    let host = Key::new(9).normal([2 * n, 4]);
+    let x = host.put(&mesh, p!["X"]);
+    let step = jit(|x: &Array| (x * 2.0).tanh());
+    compare("before", &step.call(&x)?, &(&host * 2.0).tanh())?;
+    // more programs than the cache of all programs holds
+    let data = Array::from(vec![1.0_f32; 4000]);
+    for k in 0..3800 * cluster.process() {
+        data.slice(ix![k..k + 1]);
+    }
+    compare("afterwards", &step.call(&x)?, &(&host * 2.0).tanh())?;
+    for k in 1..=12 {
+        let rate = k as f64 / 8.0;
+        compare("a rate", &(&x * rate), &(&host * rate))?;
+        // more operations than this thread's cache holds
+        for k in 0..100 * cluster.process() {
+            data.slice(ix![k..k + 1]);
+        }
+    }
+    cluster.barrier("all results are right")
+}
