@@ -89,9 +89,16 @@ impl<T: Element> WithSimd for Elimination<'_, '_, T> {
     }
 }
 
+/// Exchanges rows in order.
 fn exchange<T: Element>(a: MatMut<'_, T>, pivots: &[usize]) {
+    // a matrix whose diagonal dominates has no exchanges
+    if pivots.iter().enumerate().all(|(i, p)| i == *p) {
+        return;
+    }
     for x in columns_mut(a) {
-        pivots.iter().enumerate().for_each(|(i, p)| x.swap(i, *p));
+        for (i, p) in pivots.iter().enumerate().filter(|(i, p)| *i != **p) {
+            x.swap(i, *p);
+        }
     }
 }
 
