@@ -9,9 +9,10 @@ use faer::linalg::evd::{
 use faer::linalg::svd::{self as parts, ComputeSvdVectors, SvdParams};
 use faer::{Accum, Auto, Mat, Par};
 
-/// The size from which problems are divided in halves, which is 128 by default.
-/// Smaller ones take sweeps of rotations, which are slower from this size on.
-const MIN_DIVIDED_SIZE: usize = 32;
+/// The sizes from which problems are divided in halves, which are 128 by default.
+/// Smaller ones take sweeps of rotations, which are slower from these sizes on.
+const DIVIDED_EIGH_SIZE: usize = 64;
+const DIVIDED_SVD_SIZE: usize = 32;
 
 pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec<T>) {
     let none = |vectors: usize| (nan(n), nan(vectors));
@@ -23,7 +24,7 @@ pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec
     let (mut w, mut v) = (faer::diag::Diag::zeros(n), vectors.then(|| Mat::zeros(n, n)));
     let asked = if vectors { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let mut params = <SelfAdjointEvdParams as Auto<T>>::auto();
-    params.recursion_threshold = MIN_DIVIDED_SIZE;
+    params.recursion_threshold = DIVIDED_EIGH_SIZE;
     let scratch = self_adjoint_evd_scratch::<T>(n, asked, Par::Seq, params.into());
     let done = self_adjoint_evd(
         x.as_ref(),
@@ -79,7 +80,7 @@ fn by_parts<T: Element>(a: &[T], m: usize, n: usize, asked: ComputeSvdVectors) -
     let (mut u, mut s, mut v) = (Mat::zeros(m, left), faer::diag::Diag::zeros(k), Mat::zeros(n, right));
     let vectors = asked != ComputeSvdVectors::No;
     let mut params = <SvdParams as Auto<T>>::auto();
-    params.recursion_threshold = MIN_DIVIDED_SIZE;
+    params.recursion_threshold = DIVIDED_SVD_SIZE;
     let scratch = parts::svd_scratch::<T>(m, n, asked, asked, Par::Seq, params.into());
     parts::svd(
         x.as_ref(),
