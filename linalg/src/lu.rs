@@ -77,12 +77,12 @@ impl<T: Element> WithSimd for Elimination<'_, '_, T> {
             let (head, l) = done[k].split_at_mut(k + 1);
             let pivot = head[k];
             if pivot != T::ZERO {
-                l.iter_mut().for_each(|x| *x = *x / pivot);
+                l.iter_mut().for_each(|x| *x /= pivot);
             }
             for x in rest {
                 let y = x[k];
                 if y != T::ZERO {
-                    x[k + 1..].iter_mut().zip(&*l).for_each(|(x, l)| *x = *x - *l * y);
+                    x[k + 1..].iter_mut().zip(&*l).for_each(|(x, l)| *x -= *l * y);
                 }
             }
         }
