@@ -16,6 +16,7 @@
 
 #![warn(missing_docs)]
 
+mod copies;
 mod lu;
 mod spectra;
 mod triangles;
@@ -135,6 +136,9 @@ macro_rules! real { ($($t:ty),*) => { $(
 )* } }
 real!(f32, f64);
 
+/// The number of elements that loops handle side by side.
+const LANES: usize = 16;
+
 /// The operations on elements that the algorithms need.
 trait Element: faer::traits::RealField + Copy + PartialOrd {
     const ZERO: Self;
@@ -171,36 +175,26 @@ fn wide<T: Copy + Into<f64>>(a: &[T]) -> Vec<f64> {
     a.iter().map(|x| (*x).into()).collect()
 }
 
-/// Copies a slice to a matrix whose columns are aligned.
-fn matrix<T: Element>(a: &[T], m: usize, n: usize) -> faer::Mat<T> {
-    assert_eq!(a.len(), m * n, "{m}×{n}");
-    faer::Mat::from_fn(m, n, |i, j| a[i * n + j])
-}
-
-/// Returns (a + aᵀ)/2.
-fn symmetric<T: Element>(a: &[T], n: usize) -> faer::Mat<T> {
-    assert_eq!(a.len(), n * n, "{n}×{n}");
-    // halve before adding, so that the sum does not overflow
-    faer::Mat::from_fn(
-        n,
-        n,
-        |i, j| if i == j { a[i * n + i] } else { a[i * n + j].half() + a[j * n + i].half() },
-    )
-}
-
-/// Returns the elements in row-major order.
-fn rows<T: Element>(a: faer::MatRef<'_, T>) -> Vec<T> {
-    let (m, n) = a.shape();
-    let mut list = Vec::with_capacity(m * n);
-    for i in 0..m {
-        list.extend((0..n).map(|j| a[(i, j)]));
-    }
-    list
-}
-
 /// Returns a list of NaN.
 fn nan<T: Element>(elements: usize) -> Vec<T> {
     vec![T::NAN; elements]
+}
+
+/// Returns the index of the first element with the maximum modulus; 0 if there is no element.
+/// NaN counts as greater than all other values.
+#[inline(always)]
+fn first_largest<T: Element>(x: &[T]) -> usize {
+    let greater = |x: T, most: T| if x > most || x.not_a_number() { x } else { most };
+    let mut lanes = [T::ZERO; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (most, x) in lanes.iter_mut().zip(chunk) {
+            *most = greater(x.modulus(), *most);
+        }
+    }
+    let most = rest.iter().map(|x| x.modulus()).chain(lanes).fold(T::ZERO, |most, x| greater(x, most));
+    let is_most = |x: &T| x.modulus() == most || (x.not_a_number() && most.not_a_number());
+    x.iter().position(is_most).unwrap_or(0)
 }
 
 fn finite<T: Element>(a: &[T]) -> bool {

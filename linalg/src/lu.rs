@@ -1,9 +1,11 @@
 //! LU factorisation with pivoting, and solutions, inverses and determinants based on it.
 
-use crate::{Element, Lu, matrix, rows};
+use crate::copies::{columns_mut, matrix, rows};
+use crate::{Element, Lu, first_largest};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve as by_triangle;
 use faer::prelude::{Reborrow, ReborrowMut};
+use faer::traits::pulp::{Arch, Simd, WithSimd};
 use faer::{Accum, Mat, MatMut, Par};
 
 /// The maximum number of columns that are factored one by one.
@@ -41,49 +43,61 @@ fn factor<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
     right.iter_mut().for_each(|p| *p += half);
 }
 
-fn narrow<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
+/// Factors a matrix of at most [`NARROW_COLUMNS`] columns.
+fn narrow<T: Element>(a: MatMut<'_, T>, pivots: &mut [usize]) {
     let (m, n) = a.shape();
-    for k in 0..m.min(n) {
-        let mut best = k;
-        for i in k + 1..m {
-            // NaN counts as greater than all other values, so that it reaches the result
-            let (x, most) = (a[(i, k)], a[(best, k)]);
-            if x.modulus() > most.modulus() || (x.not_a_number() && !most.not_a_number()) {
-                best = i;
+    let mut columns: [&mut [T]; NARROW_COLUMNS] = Default::default();
+    columns.iter_mut().zip(columns_mut(a)).for_each(|(to, x)| *to = x);
+    Arch::new().dispatch(Elimination { columns: &mut columns[..n], rows: m, pivots });
+}
+
+/// Factors a matrix column by column.
+struct Elimination<'a, 'b, T> {
+    /// The columns of the matrix.
+    columns: &'a mut [&'b mut [T]],
+    /// The number of rows of the matrix.
+    rows: usize,
+    /// The row exchanges, to be written.
+    pivots: &'a mut [usize],
+}
+
+impl<T: Element> WithSimd for Elimination<'_, '_, T> {
+    type Output = ();
+    /// Runs with the processor's vector instructions, for which only inlined code is compiled.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Elimination { columns, rows, pivots } = self;
+        for k in 0..rows.min(columns.len()) {
+            let best = k + first_largest(&columns[k][k..]);
+            pivots[k] = best;
+            if best != k {
+                columns.iter_mut().for_each(|x| x.swap(k, best));
             }
-        }
-        pivots[k] = best;
-        if best != k {
-            for j in 0..n {
-                let (x, y) = (a[(k, j)], a[(best, j)]);
-                (a[(k, j)], a[(best, j)]) = (y, x);
+            let (done, rest) = columns.split_at_mut(k + 1);
+            let (head, l) = done[k].split_at_mut(k + 1);
+            let pivot = head[k];
+            if pivot != T::ZERO {
+                l.iter_mut().for_each(|x| *x /= pivot);
             }
-        }
-        let pivot = a[(k, k)];
-        if pivot != T::ZERO {
-            for i in k + 1..m {
-                let x = a[(i, k)];
-                a[(i, k)] = x / pivot;
-            }
-        }
-        for j in k + 1..n {
-            let y = a[(k, j)];
-            if y == T::ZERO {
-                continue;
-            }
-            for i in k + 1..m {
-                let x = a[(i, j)] - a[(i, k)] * y;
-                a[(i, j)] = x;
+            for x in rest {
+                let y = x[k];
+                if y != T::ZERO {
+                    x[k + 1..].iter_mut().zip(&*l).for_each(|(x, l)| *x -= *l * y);
+                }
             }
         }
     }
 }
 
-fn exchange<T: Element>(mut a: MatMut<'_, T>, pivots: &[usize]) {
-    for j in 0..a.ncols() {
+/// Exchanges rows in order.
+fn exchange<T: Element>(a: MatMut<'_, T>, pivots: &[usize]) {
+    // a matrix whose diagonal dominates has no exchanges
+    if pivots.iter().enumerate().all(|(i, p)| i == *p) {
+        return;
+    }
+    for x in columns_mut(a) {
         for (i, p) in pivots.iter().enumerate().filter(|(i, p)| *i != **p) {
-            let (x, y) = (a[(i, j)], a[(*p, j)]);
-            (a[(i, j)], a[(*p, j)]) = (y, x);
+            x.swap(i, *p);
         }
     }
 }
@@ -100,7 +114,7 @@ pub(crate) fn lu<T: Element>(a: &[T], m: usize, n: usize) -> Lu<T> {
     for (i, p) in pivots.iter().enumerate() {
         order.swap(i, *p);
     }
-    Lu { factors: rows(x.as_ref()), pivots, rows: order }
+    Lu { factors: rows(&x), pivots, rows: order }
 }
 
 fn by_factors<T: Element>(a: &[T], n: usize, transposed: bool, mut x: Mat<T>) -> Vec<T> {
@@ -109,18 +123,15 @@ fn by_factors<T: Element>(a: &[T], n: usize, transposed: bool, mut x: Mat<T>) ->
     if transposed {
         by_triangle::solve_lower_triangular_in_place(t.transpose(), y.rb_mut(), Par::Seq);
         by_triangle::solve_unit_upper_triangular_in_place(t.transpose(), y.rb_mut(), Par::Seq);
-        for j in 0..y.ncols() {
-            for (i, p) in pivots.iter().enumerate().rev() {
-                let (x, z) = (y[(i, j)], y[(*p, j)]);
-                (y[(i, j)], y[(*p, j)]) = (z, x);
-            }
+        for x in columns_mut(y) {
+            pivots.iter().enumerate().rev().for_each(|(i, p)| x.swap(i, *p));
         }
     } else {
         exchange(y.rb_mut(), &pivots);
         by_triangle::solve_unit_lower_triangular_in_place(t, y.rb_mut(), Par::Seq);
         by_triangle::solve_upper_triangular_in_place(t, y, Par::Seq);
     }
-    rows(x.as_ref())
+    rows(&x)
 }
 
 pub(crate) fn solve<T: Element>(a: &[T], n: usize, transposed: bool, b: &[T], k: usize) -> Vec<T> {

@@ -1,10 +1,18 @@
 //! Eigenvalues and singular values, and functions based on them.
 
-use crate::{Element, finite, lu, matrix, nan, rows, symmetric};
+use crate::copies::{matrix, rows, symmetric, transposed_rows};
+use crate::{Element, finite, first_largest, lu, nan};
 use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
-use faer::linalg::svd::{self as parts, ComputeSvdVectors};
-use faer::{Accum, Mat, Par};
+use faer::linalg::evd::{
+    ComputeEigenvectors, SelfAdjointEvdParams, self_adjoint_evd, self_adjoint_evd_scratch,
+};
+use faer::linalg::svd::{self as parts, ComputeSvdVectors, SvdParams};
+use faer::{Accum, Auto, Mat, Par};
+
+/// The sizes from which problems are divided in halves, which are 128 by default.
+/// Smaller ones take sweeps of rotations, which are slower from these sizes on.
+const DIVIDED_EIGH_SIZE: usize = 64;
+const DIVIDED_SVD_SIZE: usize = 32;
 
 pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec<T>) {
     let none = |vectors: usize| (nan(n), nan(vectors));
@@ -15,14 +23,16 @@ pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec
     let x = symmetric(a, n);
     let (mut w, mut v) = (faer::diag::Diag::zeros(n), vectors.then(|| Mat::zeros(n, n)));
     let asked = if vectors { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
-    let scratch = self_adjoint_evd_scratch::<T>(n, asked, Par::Seq, Default::default());
+    let mut params = <SelfAdjointEvdParams as Auto<T>>::auto();
+    params.recursion_threshold = DIVIDED_EIGH_SIZE;
+    let scratch = self_adjoint_evd_scratch::<T>(n, asked, Par::Seq, params.into());
     let done = self_adjoint_evd(
         x.as_ref(),
         w.as_mut(),
         v.as_mut().map(|v: &mut Mat<T>| v.as_mut()),
         Par::Seq,
         MemStack::new(&mut MemBuffer::new(scratch)),
-        Default::default(),
+        params.into(),
     );
     match done {
         Err(_) => none(count),
@@ -34,7 +44,7 @@ pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec
                     }
                 }
             }
-            ((0..n).map(|i| w[i]).collect(), v.map_or(Vec::new(), |v| rows(v.as_ref())))
+            ((0..n).map(|i| w[i]).collect(), v.map_or(Vec::new(), |v| rows(&v)))
         }
     }
 }
@@ -42,19 +52,12 @@ pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec
 /// Returns true if the element of a column with the maximum modulus is negative.
 /// Such vectors are negated, since the sign that the algorithm chooses depends on rounding errors.
 fn points_back<T: Element>(v: &Mat<T>, j: usize) -> bool {
-    let mut most = T::ZERO;
-    for i in 0..v.nrows() {
-        if v[(i, j)].modulus() > most.modulus() {
-            most = v[(i, j)];
-        }
-    }
-    most < T::ZERO
+    let v = v.col_as_slice(j);
+    v.get(first_largest(v)).is_some_and(|x| *x < T::ZERO)
 }
 
 fn turn<T: Element>(v: &mut Mat<T>, j: usize) {
-    for i in 0..v.nrows() {
-        v[(i, j)] = -v[(i, j)];
-    }
+    v.col_as_slice_mut(j).iter_mut().for_each(|x| *x = -*x);
 }
 
 /// The singular values, and the matrices u and v.
@@ -76,7 +79,9 @@ fn by_parts<T: Element>(a: &[T], m: usize, n: usize, asked: ComputeSvdVectors) -
     };
     let (mut u, mut s, mut v) = (Mat::zeros(m, left), faer::diag::Diag::zeros(k), Mat::zeros(n, right));
     let vectors = asked != ComputeSvdVectors::No;
-    let scratch = parts::svd_scratch::<T>(m, n, asked, asked, Par::Seq, Default::default());
+    let mut params = <SvdParams as Auto<T>>::auto();
+    params.recursion_threshold = DIVIDED_SVD_SIZE;
+    let scratch = parts::svd_scratch::<T>(m, n, asked, asked, Par::Seq, params.into());
     parts::svd(
         x.as_ref(),
         s.as_mut(),
@@ -84,7 +89,7 @@ fn by_parts<T: Element>(a: &[T], m: usize, n: usize, asked: ComputeSvdVectors) -
         vectors.then_some(v.as_mut()),
         Par::Seq,
         MemStack::new(&mut MemBuffer::new(scratch)),
-        Default::default(),
+        params.into(),
     )
     .ok()?;
     for j in 0..if vectors { k } else { 0 } {
@@ -106,7 +111,7 @@ pub(crate) fn svd<T: Element>(a: &[T], m: usize, n: usize, full: bool) -> (Vec<T
     let (left, right) = if full { (m, n) } else { (k, k) };
     match by_parts(a, m, n, asked) {
         None => (nan(m * left), nan(k), nan(right * n)),
-        Some(p) => (rows(p.u.as_ref()), p.s, rows(p.v.as_ref().transpose())),
+        Some(p) => (rows(&p.u), p.s, transposed_rows(&p.v)),
     }
 }
 
@@ -123,7 +128,7 @@ pub(crate) fn pinv<T: Element>(a: &[T], m: usize, n: usize, tolerance: T) -> Vec
     let Some(p) = by_parts(a, m, n, ComputeSvdVectors::Thin) else { return nan(n * m) };
     let least = p.s.first().map_or(T::ZERO, |most| *most * tolerance);
     let turned: Vec<T> = p.s.iter().map(|s| if *s > least { T::ONE / *s } else { T::ZERO }).collect();
-    rows(product(&p.v, &turned, &p.u).as_ref())
+    rows(&product(&p.v, &turned, &p.u))
 }
 
 pub(crate) fn cofactors(a: &[f64], n: usize) -> Vec<f64> {
@@ -139,7 +144,7 @@ pub(crate) fn cofactors(a: &[f64], n: usize) -> Vec<f64> {
         behind *= p.s[back];
     }
     // the sign of the determinant: u·vᵀ is a rotation or a reflection
-    let turned = lu::diagonal(&rows(p.u.as_ref()), n).0 != lu::diagonal(&rows(p.v.as_ref()), n).0;
+    let turned = lu::diagonal(&rows(&p.u), n).0 != lu::diagonal(&rows(&p.v), n).0;
     let c = product(&p.u, &others, &p.v);
-    rows(c.as_ref()).into_iter().map(|x| if turned { -x } else { x }).collect()
+    rows(&c).into_iter().map(|x| if turned { -x } else { x }).collect()
 }

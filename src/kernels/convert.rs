@@ -5,6 +5,8 @@
 
 use super::SliceKernel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::half_float::f16c;
 use super::half_float::{CHUNK_ELEMENTS, Half};
 use crate::core::DType;
 use crate::core::types::{f64_to_f32_odd, i128_to_f64_odd};
@@ -133,15 +135,19 @@ impl ElementFn for RoundToBf16 {
     }
 }
 
-/// Converts float16 to float32 with the vector code of the `half` crate.
+/// Converts float16 to float32 with vector code.
 ///
 /// # Safety
 /// The caller upholds the contract of [`SliceKernel`], for an operand of float16 and a result of
 /// float32.
 unsafe fn widen(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
-    let mut wide = [0f32; CHUNK_ELEMENTS];
     // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
     unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if f16c::usable() {
+            return f16c::widen(n, a.cast(), d.cast());
+        }
+        let mut wide = [0f32; CHUNK_ELEMENTS];
         for at in (0..n).step_by(CHUNK_ELEMENTS) {
             let m = (n - at).min(CHUNK_ELEMENTS);
             f16::widen(std::slice::from_raw_parts(a.cast::<f16>().add(at), m), &mut wide[..m]);
@@ -149,7 +155,7 @@ unsafe fn widen(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, 
         }
     }
 }
-/// Converts float32 to float16 with the vector code of the `half` crate.
+/// Converts float32 to float16 with vector code.
 ///
 /// # Safety
 /// The caller upholds the contract of [`SliceKernel`], for an operand of float32 and a result of
@@ -157,6 +163,10 @@ unsafe fn widen(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, 
 unsafe fn round(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
     // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
     unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if f16c::usable() {
+            return f16c::round(n, a.cast(), d.cast());
+        }
         for at in (0..n).step_by(CHUNK_ELEMENTS) {
             let m = (n - at).min(CHUNK_ELEMENTS);
             let from = std::slice::from_raw_parts(a.cast::<f32>().add(at), m);

@@ -14,6 +14,8 @@
 //! The order depends on the shape of the complete product ([`ProductKind`]), not on the tile of it
 //! that a call computes.
 
+#[cfg(target_arch = "x86_64")]
+mod few_rows;
 pub(crate) mod gathered;
 #[cfg(target_arch = "x86_64")]
 mod gathered_copies;
@@ -529,14 +531,18 @@ unsafe fn panel<T: GemmElement>(p: GemmProblem<T>, by: f64) {
             return scale(s, c, by);
         }
         #[cfg(target_arch = "x86_64")]
-        if size_of::<T>() == 4
-            && cpu::level() == cpu::IsaLevel::Avx512
-            && let Some(few) = [p, p.transpose()].into_iter().find(|p| small_k::fits(p.s, p.c, p.b))
-        {
+        if size_of::<T>() == 4 && cpu::level() == cpu::IsaLevel::Avx512 {
             let side = |x: MatRef<T>| MatRef { ptr: x.ptr.cast::<f32>(), rs: x.rs, cs: x.cs };
-            let to = MatMut { ptr: few.c.ptr.cast::<f32>(), rs: few.c.rs, cs: few.c.cs };
-            small_k::product(few.s, to, side(few.a), side(few.b), p.accumulate);
-            return scale(s, c, by);
+            let to = |c: MatMut<T>| MatMut { ptr: c.ptr.cast::<f32>(), rs: c.rs, cs: c.cs };
+            let both = [p, p.transpose()];
+            if let Some(p) = both.iter().find(|p| small_k::fits(p.s, p.c, p.b)) {
+                small_k::product(p.s, to(p.c), side(p.a), side(p.b), p.accumulate);
+                return scale(s, c, by);
+            }
+            if let Some(p) = both.iter().find(|p| few_rows::fits(p.s, p.c, p.b)) {
+                few_rows::product(p.s, to(p.c), side(p.a), side(p.b), p.accumulate);
+                return scale(s, c, by);
+            }
         }
         // for a small product of contiguous rows with contiguous columns, the crate would add terms
         // lane by lane, in another order

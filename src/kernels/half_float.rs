@@ -52,6 +52,58 @@ macro_rules! half {
 }
 half!(f16 bf16);
 
+/// Conversions of many float16 elements by the processor, eight at a time.
+///
+/// The `half` crate uses the same instructions, but calls a function for each eight elements.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) mod f16c {
+    use half::f16;
+    use std::arch::x86_64::*;
+
+    /// The number of elements that are converted at a time.
+    const LANES: usize = 8;
+
+    /// Returns true if the processor has the instructions.
+    pub(in crate::kernels) fn usable() -> bool {
+        is_x86_feature_detected!("f16c") && is_x86_feature_detected!("avx")
+    }
+
+    /// Converts `n` elements.
+    ///
+    /// # Safety
+    /// `from` points to `n` elements, and `to` to space for as many, which do not overlap. The
+    /// processor has AVX and F16C.
+    #[target_feature(enable = "avx,f16c")]
+    pub(in crate::kernels) unsafe fn widen(n: usize, from: *const f16, to: *mut f32) {
+        let whole = n - n % LANES;
+        // SAFETY: the elements are within both arrays (caller contract).
+        unsafe {
+            for i in (0..whole).step_by(LANES) {
+                let x = _mm_loadu_si128(from.add(i).cast());
+                _mm256_storeu_ps(to.add(i), _mm256_cvtph_ps(x));
+            }
+            (whole..n).for_each(|i| to.add(i).write((*from.add(i)).to_f32()));
+        }
+    }
+
+    /// Converts `n` elements.
+    ///
+    /// # Safety
+    /// As for [`widen`].
+    #[target_feature(enable = "avx,f16c")]
+    pub(in crate::kernels) unsafe fn round(n: usize, from: *const f32, to: *mut f16) {
+        let whole = n - n % LANES;
+        // SAFETY: the elements are within both arrays (caller contract).
+        unsafe {
+            for i in (0..whole).step_by(LANES) {
+                let x = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.add(i)));
+                _mm_storeu_si128(to.add(i).cast(), x);
+            }
+            (whole..n).for_each(|i| to.add(i).write(f16::from_f32(*from.add(i))));
+        }
+    }
+}
+
 /// The number of 16-bit floats that are widened at a time.
 pub(super) const CHUNK_ELEMENTS: usize = 128;
 

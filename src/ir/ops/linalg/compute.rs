@@ -94,7 +94,7 @@ impl MatrixLoop {
         for row in 0..operands[0].len() {
             for (x, all) in matrices.iter_mut().zip(&operands) {
                 x.clear();
-                x.extend(all[row].iter().map(|x| wide(*x)));
+                read_converted(&all[row], x, &wide);
             }
             for (output, made) in output_views.iter_mut().zip(compute(&matrices)) {
                 match (output, made) {
@@ -135,10 +135,29 @@ enum OutputViews<'a, T> {
     Ints(Vec<ArrayViewMutD<'a, MaybeUninit<i32>>>),
 }
 
+/// Appends the elements of one matrix, in row-major order.
+fn read_converted<T: Copy, W>(x: &ArrayViewD<'_, T>, to: &mut Vec<W>, wide: impl Fn(T) -> W) {
+    match x.as_slice() {
+        Some(x) => to.extend(x.iter().map(|x| wide(*x))),
+        None => x.rows().into_iter().for_each(|x| to.extend(x.iter().map(|x| wide(*x)))),
+    }
+}
+
 /// Writes the elements of one matrix to its view.
-fn write_converted<T, W>(y: &mut ArrayViewMutD<'_, MaybeUninit<T>>, made: Vec<W>, narrow: impl Fn(W) -> T) {
-    for (y, x) in y.iter_mut().zip(made) {
-        y.write(narrow(x));
+fn write_converted<T, W: Copy>(
+    y: &mut ArrayViewMutD<'_, MaybeUninit<T>>,
+    made: Vec<W>,
+    narrow: impl Fn(W) -> T,
+) {
+    let write = |y: &mut MaybeUninit<T>, x: &W| {
+        y.write(narrow(*x));
+    };
+    if let Some(y) = y.as_slice_mut() {
+        return y.iter_mut().zip(&made).for_each(|(y, x)| write(y, x));
+    }
+    let columns = y.shape().last().map_or(1, |n| *n);
+    for (mut y, made) in y.rows_mut().into_iter().zip(made.chunks_exact(columns.max(1))) {
+        y.iter_mut().zip(made).for_each(|(y, x)| write(y, x));
     }
 }
 
