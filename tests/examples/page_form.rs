@@ -47,7 +47,7 @@ const WITHOUT: &[(&[&str], &[&str], &str)] = &[
         "a project, grown from page to page: a program is a whole one, and questions come at its end",
     ),
     (
-        &["debugging.md", "testing.md", "sharp_bits.md", "performance.md", "beyond.md"],
+        &["debugging.md", "testing.md", "sharp_bits.md", "performance.md", "beyond.md", "gpu.md"],
         &["picture"],
         "about code and its surroundings: a picture of blocks would show nothing of it",
     ),
@@ -189,6 +189,30 @@ fn next_is_the_page_that_follows() {
     }
     assert!(pages.len() > 80, "only {} pages", pages.len());
     assert!(wrong.is_empty(), "pages whose \"Next\" leads elsewhere: {wrong:#?}");
+}
+
+/// A page whose programs do not run in the browser says how to run them, and promises no button.
+#[test]
+fn pages_without_panels_say_how_to_run_their_programs() {
+    let script = std::fs::read_to_string(at("book/run.js")).expect("the script can be read");
+    let (_, rest) = script.split_once("const WITHOUT_PANELS = [").expect("the script has the list");
+    let (list, _) = rest.split_once(']').expect("the list ends");
+    let named = |page: &str| list.split(", ").any(|name| name.trim_matches('"') == page);
+    let (mut wrong, mut pages) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
+        let path = entry.expect("a page").path();
+        let page = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if named(&page) || page.starts_with("train_") {
+            pages += 1;
+            let text = std::fs::read_to_string(&path).expect("a page can be read");
+            let says_how = ["cargo run", "cargo test", "scripts/processes"].iter().any(|c| text.contains(c));
+            if !says_how || text.contains("Run here") {
+                wrong.push(page);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "pages that do not say how to run their programs: {wrong:?}");
+    assert!(pages > 20, "only {pages} pages without panels");
 }
 
 /// Every page that is named above exists.
