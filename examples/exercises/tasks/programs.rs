@@ -106,7 +106,7 @@ fn derivatives() -> Vec<Exercise> {
             name: "curvature",
             chapter: "derivatives.md",
             task: "For `f(x) = Σ x⁴`, return the product of its Hessian at `x` and the vector `v`. Do not \
-                   make the matrix. Nothing may be sent.",
+                   compute the matrix. Nothing may be sent.",
             grade: |a| {
                 let (mesh, x, v) = (line()?, normal(1, [64]), normal(2, [64]));
                 let split = |x: &Array| x.put(&mesh, p!["X"]);
