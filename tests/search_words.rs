@@ -119,7 +119,7 @@ const TASKS: [(&str, &str); 121] = [
     ("logical axes", "layouts"),
     ("stencil", "stencils"),
     ("convolutions", "convolutions"),
-    ("fourier", "lines"),
+    ("fourier", "fft"),
     ("sort", "lines"),
     ("plan", "planning"),
     ("peak memory", "planning"),

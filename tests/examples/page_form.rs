@@ -70,6 +70,7 @@ const FORMULAS: &[(&str, &str)] = &[
     ("convolutions.md", "d (k−1)/2"),
     ("costs.md", "V (n−1)/n"),
     ("derivatives.md", "Aᵀ ȳ"),
+    ("fft.md", "V(n−1)/n²"),
     ("heat1d.md", "x[i, t+1] = "),
     ("indexing.md", "2 k w (n−1)/n"),
     ("linalg.md", "n³"),
