@@ -64,7 +64,7 @@
     // programs that only a compiler can judge
     const compiled = /\b(T|S|P|N|dim|mesh)!\s*[\[({]|\bTyped\b|\btyped::|#\[derive\(Named|\bspmd\(/;
     // pages whose programs need what the module leaves out, or the files of an example: they have no panels
-    const WITHOUT_PANELS = ["big_sin", "linalg", "llama", "numpy", "optimizers", "planning", "processes", "programs", "pytorch", "recompute", "schedules", "spectral", "strategy"];
+    const WITHOUT_PANELS = ["big_sin", "fft", "gpu", "linalg", "llama", "numpy", "optimizers", "planning", "processes", "programs", "pytorch", "recompute", "schedules", "spectral", "strategy"];
     if (WITHOUT_PANELS.includes(here) || here.startsWith("train_")) return;
     const blocks = [...document.querySelectorAll(".content pre > code.language-rust")]
         .map((code, number) => ({ code, number, pre: code.parentElement, ...parts(code) }))

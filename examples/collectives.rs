@@ -38,7 +38,7 @@ fn operands() -> (Array, Array) {
 }
 
 // ANCHOR: case1
-// A[I_x, J] · B[J, K_y] -> C[I_x, K_y]: no communication
+// A[I@x, J] · B[J, K@y] → C[I@x, K@y]: no communication
 fn case_1_nothing_to_do(mesh: &Mesh) -> Result<()> {
     let (a, b) = operands();
     let c = a.put(mesh, p!["x", _]).dot(b.put(mesh, p![_, "y"]));
@@ -49,7 +49,7 @@ fn case_1_nothing_to_do(mesh: &Mesh) -> Result<()> {
 // ANCHOR_END: case1
 
 // ANCHOR: case2
-// A[I, J_x] · B[J, K]: gather A, then multiply.
+// A[I, J@x] · B[J, K]: gather A, then multiply.
 fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);
@@ -71,7 +71,7 @@ fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
 // ANCHOR_END: case2
 
 // ANCHOR: case3
-// A[I, J_x] · B[J_x, K]: multiply, then sum over the devices.
+// A[I, J@x] · B[J@x, K]: multiply, then sum over the devices.
 fn case_3_all_reduce(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);
@@ -103,7 +103,7 @@ fn case_3_all_reduce(mesh: &Mesh, engine: EngineKind) -> Result<()> {
 // ANCHOR_END: case3
 
 // ANCHOR: case4
-// A[I_x, J] · B[J, K_x]: one axis cannot shard two dimensions of the result.
+// A[I@x, J] · B[J, K@x]: one axis cannot shard two dimensions of the result.
 fn case_4_gather_one(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);

@@ -452,6 +452,11 @@ mod layers_page {}
 #[doc = include_str!("../book/src/lines.md")]
 mod lines_page {}
 
+/// Tests the programs on the book's page on Fourier transforms.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/fft.md")]
+mod fft_page {}
+
 /// Tests the programs on the book's page on linear algebra.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/linalg.md")]

@@ -51,7 +51,7 @@ const WORDS: [&str; 40] = [
 ];
 
 /// What users of the book search for, and the page that answers it.
-const TASKS: [(&str, &str); 119] = [
+const TASKS: [(&str, &str); 121] = [
     ("a row that should not be there", "explain"),
     ("the cause", "explain"),
     ("recomputation", "recompute"),
@@ -119,7 +119,7 @@ const TASKS: [(&str, &str); 119] = [
     ("logical axes", "layouts"),
     ("stencil", "stencils"),
     ("convolutions", "convolutions"),
-    ("fourier", "lines"),
+    ("fourier", "fft"),
     ("sort", "lines"),
     ("plan", "planning"),
     ("peak memory", "planning"),
@@ -151,6 +151,8 @@ const TASKS: [(&str, &str); 119] = [
     ("SLURM", "processes"),
     ("torchrun", "processes"),
     ("GPUs", "processes"),
+    ("on a GPU", "gpu"),
+    ("float32 precision", "gpu"),
     ("process dies", "processes"),
     ("report", "reports"),
     ("explain", "reports"),

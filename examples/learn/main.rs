@@ -19,7 +19,7 @@ macro_rules! lessons {
     };
 }
 lessons! {
-    why, first, network, grids, replicated, uneven, data, collectives, costs, products, reports, auto, manual, native, mixed, derivatives, loops, randoms, stencils, convolutions, indexing, custom, programs, whole, stages, sums, bits, planning, strategy, beyond, debugging, testing, sharp, performance, walkthroughs, practice, choosing, spectral, schedules, recompute, explain,
+    why, first, network, grids, replicated, uneven, data, collectives, costs, products, reports, auto, manual, native, mixed, derivatives, loops, randoms, stencils, convolutions, indexing, custom, programs, whole, stages, sums, bits, planning, strategy, beyond, gpu, debugging, testing, sharp, performance, walkthroughs, practice, choosing, spectral, schedules, recompute, explain,
 }
 
 fn main() -> Result<()> {

@@ -39,7 +39,7 @@ fn step(net: &Net, x: &Array, y: &Array) -> (Array, Net) {
 // ANCHOR_END: step
 
 // ANCHOR: start
-/// Returns a network with random weights, and examples of what it shall compute: `|x|`.
+/// Returns a network with random weights, and examples of what it should compute: `|x|`.
 fn start() -> (Net, Array, Array) {
     let [a, b, c] = Key::new(0).split();
     let net = Net { up: init::he_normal(&a, [16, 64]), down: init::he_normal(&b, [64, 16]) };

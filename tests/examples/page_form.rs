@@ -47,7 +47,7 @@ const WITHOUT: &[(&[&str], &[&str], &str)] = &[
         "a project, grown from page to page: a program is a whole one, and questions come at its end",
     ),
     (
-        &["debugging.md", "testing.md", "sharp_bits.md", "performance.md", "beyond.md"],
+        &["debugging.md", "testing.md", "sharp_bits.md", "performance.md", "beyond.md", "gpu.md"],
         &["picture"],
         "about code and its surroundings: a picture of blocks would show nothing of it",
     ),
@@ -61,6 +61,91 @@ const WITHOUT: &[(&[&str], &[&str], &str)] = &[
         &["picture"],
         "with a figure in text, of characters, ticks or bits",
     ),
+];
+
+/// The formula of each teaching page whose subject has one, for example that of a cost.
+const FORMULAS: &[(&str, &str)] = &[
+    ("auto.md", "bytes received + multiplications / 32"),
+    ("collectives.md", "C[I, K]{U:x}"),
+    ("convolutions.md", "d (k−1)/2"),
+    ("costs.md", "V (n−1)/n"),
+    ("derivatives.md", "Aᵀ ȳ"),
+    ("fft.md", "V(n−1)/n²"),
+    ("heat1d.md", "x[i, t+1] = "),
+    ("indexing.md", "2 k w (n−1)/n"),
+    ("linalg.md", "n³"),
+    ("lines.md", "k·(n − 1)"),
+    ("llama.md", "4 b e (n−1)/n"),
+    ("loops.md", "bytes × times"),
+    ("manual.md", "V (n−1)/n"),
+    ("meshes.md", "i m + j"),
+    ("network.md", "2 V (n−1)/n"),
+    ("network_layouts.md", "2 V (n−1)/n"),
+    ("optimizers.md", "g = gradient of (s · loss)"),
+    ("performance.md", "time ≥ max("),
+    ("planning.md", "2V(n−1)/n"),
+    ("practice.md", "2V(n−1)/n"),
+    ("products.md", "4·I·J·(n−1)/n"),
+    ("programs.md", "k (d + 1)"),
+    ("recompute.md", "n·c + s"),
+    ("replicated.md", "V (n−1)/n"),
+    ("reports.md", "2 V (n−1)/n"),
+    ("schedules.md", "max(g, p)"),
+    ("seven.md", "V (n−1)/n²"),
+    ("shardings.md", "s / (a b)"),
+    ("spectral.md", "exp(-(k² + l²) t)"),
+    ("stencils.md", "2 r (a + b)"),
+    ("strategy.md", "16 P"),
+    ("testing.md", "(f(x + h v) − f(x − h v)) / 2h"),
+    ("train_accumulation.md", "2 (n − 1) / n · V · k"),
+    ("train_both.md", "2 (m − 1) / m · A / d"),
+    ("train_checkpoints.md", "12 P"),
+    ("train_data.md", "2 (n − 1) / n · V"),
+    ("train_experts.md", "capacity = f · t / e"),
+    ("train_fsdp.md", "(n − 1) / n · V"),
+    ("train_model.md", "−ln p"),
+    ("train_optimizer.md", "g · min(1, 1 / ‖g‖)"),
+    ("train_pipeline.md", "(s − 1) / (m + s − 1)"),
+    ("train_precision.md", "1 + 2⁻⁷"),
+    ("train_sequence.md", "(m − 1) / m · A"),
+    ("train_tensor.md", "rows · characters · embed · 4"),
+    ("uneven.md", "⌈s/n⌉"),
+    ("unreduced.md", "2 V (n−1)/n"),
+    ("whole.md", "softmax(Q · Kᵀ / √d) · V"),
+    ("why.md", "4 numbers · 4 bytes · parameters"),
+];
+
+/// Teaching pages without a formula, and why.
+const WITHOUT_FORMULA: &[(&[&str], &str)] = &[
+    (&["install.md", "beyond.md", "gpu.md", "processes.md"], "about settings and commands"),
+    (
+        &[
+            "first.md",
+            "notebook.md",
+            "big_sin.md",
+            "choosing.md",
+            "mixed.md",
+            "explain.md",
+            "train_layouts.md",
+        ],
+        "its figures come from reports and plans, whose formulas are on the pages before",
+    ),
+    (
+        &[
+            "custom.md",
+            "data.md",
+            "layers.md",
+            "layouts.md",
+            "native.md",
+            "random.md",
+            "training.md",
+            "trees.md",
+        ],
+        "about how a program is written",
+    ),
+    (&["typed.md", "typed_structs.md"], "about types"),
+    (&["vmap.md", "debugging.md", "sharp_bits.md"], "about what a program computes, not what it costs"),
+    (&["jax.md", "mpi.md", "numpy.md", "pytorch.md", "reactant.md"], "a comparison with another library"),
 ];
 
 /// The number of lines that the first program of a page shows at most.
@@ -191,12 +276,61 @@ fn next_is_the_page_that_follows() {
     assert!(wrong.is_empty(), "pages whose \"Next\" leads elsewhere: {wrong:#?}");
 }
 
+/// A page whose programs do not run in the browser says how to run them, and promises no button.
+#[test]
+fn pages_without_panels_say_how_to_run_their_programs() {
+    let script = std::fs::read_to_string(at("book/run.js")).expect("the script can be read");
+    let (_, rest) = script.split_once("const WITHOUT_PANELS = [").expect("the script has the list");
+    let (list, _) = rest.split_once(']').expect("the list ends");
+    let named = |page: &str| list.split(", ").any(|name| name.trim_matches('"') == page);
+    let (mut wrong, mut pages) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
+        let path = entry.expect("a page").path();
+        let page = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if named(&page) || page.starts_with("train_") {
+            pages += 1;
+            let text = std::fs::read_to_string(&path).expect("a page can be read");
+            let says_how = ["cargo run", "cargo test", "scripts/processes"].iter().any(|c| text.contains(c));
+            if !says_how || text.contains("Run here") {
+                wrong.push(page);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "pages that do not say how to run their programs: {wrong:?}");
+    assert!(pages > 20, "only {pages} pages without panels");
+}
+
+/// A teaching page has the formula of its subject, or is listed with the reason why there is none.
+#[test]
+fn pages_have_the_formulas_of_their_subjects() {
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
+        let path = entry.expect("a page").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.as_str();
+        if !name.ends_with(".md") || REFERENCE.iter().any(|(pages, _)| pages.contains(&name)) {
+            continue;
+        }
+        let excused = WITHOUT_FORMULA.iter().filter(|(pages, _)| pages.contains(&name)).count();
+        let formulas: Vec<&str> = FORMULAS.iter().filter(|(page, _)| *page == name).map(|f| f.1).collect();
+        let text = std::fs::read_to_string(&path).expect("a page can be read");
+        match formulas.iter().find(|formula| !text.contains(**formula)) {
+            Some(formula) => wrong.push(format!("{name} lacks {formula}")),
+            None if formulas.len() + excused == 1 => {}
+            None => wrong.push(format!("{name} is in {} lists of formulas", formulas.len() + excused)),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Every page that is named above exists.
 #[test]
 fn pages_without_the_form_exist() {
     let reference = REFERENCE.iter().flat_map(|(pages, _)| pages.iter());
     let without = WITHOUT.iter().flat_map(|(pages, ..)| pages.iter());
-    for page in reference.chain(without) {
+    let formulas = FORMULAS.iter().map(|(page, _)| page);
+    let without_formula = WITHOUT_FORMULA.iter().flat_map(|(pages, _)| pages.iter());
+    for page in reference.chain(without).chain(formulas).chain(without_formula) {
         assert!(at("book/src").join(page).exists(), "{page}");
     }
 }

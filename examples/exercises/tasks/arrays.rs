@@ -54,7 +54,7 @@ fn arrays() -> Vec<Exercise> {
             part,
             name: "normalized",
             chapter: "shardings.md",
-            task: "`x` is `float32[64@X,32]`. Divide each row by its Euclidean norm; nothing is sent.",
+            task: "`x` is `float32[64@X,32]`. Divide each row by its Euclidean norm. Nothing may be sent.",
             grade: |a| {
                 let x = normal(1, [64, 32]);
                 let squares = x.square().sum(Dims::keep(1));

@@ -61,7 +61,7 @@ fn explicit() -> Vec<Exercise> {
             name: "heads",
             chapter: "explicit_shapes.md",
             task: "`x` is `float32[16@X,64@Y]`, whose columns are 8 heads of 8. Return \
-                   `float32[8@Y,16@X,8]`, heads first; nothing is sent.",
+                   `float32[8@Y,16@X,8]`, heads first. Nothing may be sent.",
             grade: |a| {
                 let (mesh, x) = (grid()?, normal(1, [16, 64]));
                 let split = x.reshape([16, 8, 8]);
@@ -116,7 +116,7 @@ fn unreduced() -> Vec<Exercise> {
             name: "late_relu",
             chapter: "unreduced.md",
             task: "`a` is `float32[16,64@X]` and `b` is `float32[64@X,8]`. Return `relu(a·b)` with its rows \
-                   split over `X`, by one reduce-scatter.",
+                   split over `X`, with one reduce-scatter.",
             grade: |a| {
                 let (mesh, x, y) = (line()?, normal(1, [16, 64]), normal(2, [64, 8]));
                 Check::new(two(a.late_relu, &x.put(&mesh, p![_, "X"]), &y.put(&mesh, p!["X", _])))
@@ -136,8 +136,8 @@ fn unreduced() -> Vec<Exercise> {
             part,
             name: "one_sum",
             chapter: "unreduced.md",
-            task: "Two batches `x` and `y` give a gradient by `w` each. Mark `w` so that the two are added \
-                   before they are summed over the devices.",
+            task: "Two batches `x` and `y` each give a gradient with respect to `w`. Mark `w` so that \
+                   the two are added before they are summed over the devices.",
             grade: |a| {
                 let mesh = line()?;
                 let (w, x, y) = (normal(1, [32, 8]), normal(2, [64, 32]), normal(3, [64, 32]));
@@ -244,7 +244,7 @@ fn manual() -> Vec<Exercise> {
             name: "own_mean",
             chapter: "manual.md",
             task: "`x` is `float32[64@X]`. By hand, in `shard_map`, subtract the mean of all elements from \
-                   each; send one number.",
+                   each, and send only one number.",
             grade: |a| {
                 let (mesh, x) = (line()?, normal(1, [64]));
                 let blocks = x.reshape([8, 8]);

@@ -58,7 +58,7 @@ fn programs() -> Vec<Exercise> {
             part,
             name: "highest",
             chapter: "lines.md",
-            task: "`x` is `float32[64@X,32]`. Return the running maximum along each row; nothing is sent.",
+            task: "`x` is `float32[64@X,32]`. Return the running maximum along each row. Nothing may be sent.",
             grade: |a| {
                 let x = normal(1, [64, 32]);
                 Check::new(one(a.highest, &x.put(&line()?, p!["X", _])))
@@ -106,7 +106,7 @@ fn derivatives() -> Vec<Exercise> {
             name: "curvature",
             chapter: "derivatives.md",
             task: "For `f(x) = Σ x⁴`, return the product of its Hessian at `x` and the vector `v`. Do not \
-                   make the matrix; nothing is sent.",
+                   compute the matrix. Nothing may be sent.",
             grade: |a| {
                 let (mesh, x, v) = (line()?, normal(1, [64]), normal(2, [64]));
                 let split = |x: &Array| x.put(&mesh, p!["X"]);
@@ -131,7 +131,7 @@ fn derivatives() -> Vec<Exercise> {
             name: "held",
             chapter: "derivatives.md",
             task: "The target of a loss is half of the guess `x·w`, and counts as a constant. Return the \
-                   gradient by `w` of the sum of the squares of guess minus target.",
+                   gradient, with respect to `w`, of the sum of the squares of guess minus target.",
             grade: |a| {
                 let (mesh, w, x) = (line()?, normal(1, [32]), normal(2, [64, 32]));
                 let through = 0.5 * x.t().dot(x.dot(&w));
@@ -183,7 +183,7 @@ fn loops() -> Vec<Exercise> {
             name: "averages",
             chapter: "loops.md",
             task: "`xs` is `float32[10,64@X]`, ten times 64 measurements. Return all running averages \
-                   `mean = 0.9·mean + 0.1·x`, from zero on; nothing is sent.",
+                   `mean = 0.9·mean + 0.1·x`, which start at zero. Nothing may be sent.",
             grade: |a| {
                 let xs = normal(1, [10, 64]);
                 let mut rows = vec![0.1 * xs.slice(ix![0])];
@@ -262,7 +262,7 @@ fn random() -> Vec<Exercise> {
             name: "masked",
             chapter: "random.md",
             task: "`x` is `float32[64@X]`. Keep each element with probability 0.75 and set the others to 0, \
-                   so that the mean is right on average; nothing is sent.",
+                   so that the mean is right on average. Nothing may be sent.",
             grade: |a| {
                 let (key, x) = (Key::new(7), normal(1, [64]));
                 let mask = key.bernoulli([64], 0.75);
@@ -294,7 +294,7 @@ fn vmapped() -> Vec<Exercise> {
             name: "own_slopes",
             chapter: "vmap.md",
             task: "Each row of `x: float32[64@X,32]` has the loss `tanh(w·row)`. Return the norm of the \
-                   gradient by `w` for each row separately; nothing is sent.",
+                   gradient with respect to `w`, for each row separately. Nothing may be sent.",
             grade: |a| {
                 let (mesh, w, x) = (line()?, 0.1 * normal(1, [32]), normal(2, [64, 32]));
                 let factor = 1.0 - x.dot(&w).tanh().square();
@@ -312,7 +312,7 @@ fn vmapped() -> Vec<Exercise> {
             name: "distances",
             chapter: "vmap.md",
             task: "`x` is `float32[64@X,32]` and `y` is `float32[16,32]` on every device. Return the squared \
-                   distance of each row of `x` to each row of `y`; nothing is sent.",
+                   distance of each row of `x` to each row of `y`. Nothing may be sent.",
             grade: |a| {
                 let (mesh, x, y) = (line()?, normal(1, [64, 32]), normal(2, [16, 32]));
                 let d = (x.expand_dims(1) - y.expand_dims(0)).square().sum(2);

@@ -46,8 +46,8 @@ fn training() -> Vec<Exercise> {
             part,
             name: "accumulated",
             chapter: "train_accumulation.md",
-            task: "`xs` is `float32[4,64@X,32]`: four small batches. Return the mean of their gradients by \
-                   `w` with one all-reduce, by `optim::accumulate`.",
+            task: "`xs` is `float32[4,64@X,32]`: four small batches. Return the mean of their gradients \
+                   with respect to `w` with one all-reduce. Use `optim::accumulate`.",
             grade: |a| {
                 let (mesh, w, xs) = (line()?, normal(1, [32]), normal(2, [4, 64, 32]));
                 let rows = xs.reshape([256, 32]);
