@@ -91,9 +91,7 @@ def shallow_water(name, ny, nx, steps):
     def walls(x, grid):
         x = x.at[:, -1].set(x[:, 1]); x = x.at[:, 0].set(x[:, -2])
         return x.at[-2].set(0.0) if grid == "v" else x
-    def extend(h):
-        h = h.at[0].set(h[1]).at[-1].set(h[-2])
-        return h.at[:, 0].set(h[:, 1]).at[:, -1].set(h[:, -2])
+    def extend(h): return h.at[0].set(h[1]).at[-1].set(h[-2])
     def c(a): return at(a, 0, 0)
     def divergence(e, n): return (c(e) - at(e, 0, -1)) / dx + (c(n) - at(n, -1, 0)) / dx
     def step(s, cor, first):

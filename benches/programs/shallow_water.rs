@@ -37,26 +37,15 @@ struct Method<'a> {
     inside: &'a dyn Fn(&Array, i64, i64) -> Array,
     /// Writes the inside of an array.
     write: &'a dyn Fn(&Array, &Array) -> Array,
-    /// Reads a row (dimension 0) or a column (dimension 1).
-    line: &'a dyn Fn(&Array, usize, i64) -> Array,
+    /// Copies the first and the last row of the inside to the rows at the edges.
+    extend: &'a dyn Fn(&Array) -> Array,
+    /// Sets the values on the walls: periodic in x, and zero velocity through the northern wall.
+    walls: &'a dyn Fn(&Array, Grid) -> Array,
     /// The time of a step.
     dt: f64,
 }
 
 impl Method<'_> {
-    /// Sets the values on the walls: periodic in x, zero normal velocity in y.
-    fn walls(&self, x: &Array, grid: Grid) -> Array {
-        let x = x.at(ix![.., -1]).set((self.line)(x, 1, 1));
-        let x = x.at(ix![.., 0]).set((self.line)(&x, 1, -2));
-        if grid == Grid::V { x.at(ix![-2]).set(0.0) } else { x }
-    }
-
-    /// Extends the inside to the walls.
-    fn extend(&self, h: &Array) -> Array {
-        let h = h.at(ix![0]).set((self.line)(h, 0, 1)).at(ix![-1]).set((self.line)(h, 0, -2));
-        h.at(ix![.., 0]).set((self.line)(&h, 1, 1)).at(ix![.., -1]).set((self.line)(&h, 1, -2))
-    }
-
     /// Returns the divergence of a flux at the inside.
     fn divergence(&self, east: &Array, north: &Array) -> Array {
         let at = self.inside;
@@ -67,14 +56,14 @@ impl Method<'_> {
         let (at, put) = (self.inside, self.write);
         let c = |a: &Array| at(a, 0, 0);
         let State { h, u, v, dh, du, dv } = s;
-        let hc = self.walls(&self.extend(h), Grid::H);
+        let hc = (self.walls)(&(self.extend)(h), Grid::H);
         let zero = u.zeros_like();
-        let east = self.walls(&put(&zero, &(0.5 * (c(&hc) + at(&hc, 0, 1)) * c(u))), Grid::U);
-        let north = self.walls(&put(&zero, &(0.5 * (c(&hc) + at(&hc, 1, 0)) * c(v))), Grid::V);
+        let east = (self.walls)(&put(&zero, &(0.5 * (c(&hc) + at(&hc, 0, 1)) * c(u))), Grid::U);
+        let north = (self.walls)(&put(&zero, &(0.5 * (c(&hc) + at(&hc, 1, 0)) * c(v))), Grid::V);
         let dh_new = put(dh, &-self.divergence(&east, &north));
         let q = c(coriolis) + ((at(v, 0, 1) - c(v)) / DX - (at(u, 1, 0) - c(u)) / DX);
         let q = q * (1.0 / (0.25 * (c(&hc) + at(&hc, 0, 1) + at(&hc, 1, 0) + at(&hc, 1, 1))));
-        let q = self.walls(&put(&zero, &q), Grid::H);
+        let q = (self.walls)(&put(&zero, &q), Grid::H);
         let du_new = -GRAVITY * (at(h, 0, 1) - c(h)) / DX
             + 0.5
                 * (c(&q) * 0.5 * (c(&north) + at(&north, 0, 1))
@@ -85,7 +74,7 @@ impl Method<'_> {
                     + at(&q, 0, -1) * 0.5 * (at(&east, 0, -1) + at(&east, 1, -1)));
         let along = |u: &Array, before: Array| 0.5 * (c(u).square() + before.square());
         let energy = 0.5 * (along(u, at(u, 0, -1)) + along(v, at(v, -1, 0)));
-        let energy = self.walls(&put(&zero, &energy), Grid::H);
+        let energy = (self.walls)(&put(&zero, &energy), Grid::H);
         let du_new = put(du, &(du_new - (at(&energy, 0, 1) - c(&energy)) / DX));
         let dv_new = put(dv, &(dv_new - (at(&energy, 1, 0) - c(&energy)) / DX));
         let ahead = |x: &Array, new: &Array, old: &Array| {
@@ -93,9 +82,9 @@ impl Method<'_> {
             let change = if first { self.dt * c(new) } else { self.dt * (a * c(new) + b * c(old)) };
             put(x, &(c(x) + change))
         };
-        let h = self.walls(&ahead(h, &dh_new, dh), Grid::H);
-        let u = self.walls(&ahead(u, &du_new, du), Grid::U);
-        let v = self.walls(&ahead(v, &dv_new, dv), Grid::V);
+        let h = (self.walls)(&ahead(h, &dh_new, dh), Grid::H);
+        let u = (self.walls)(&ahead(u, &du_new, du), Grid::U);
+        let v = (self.walls)(&ahead(v, &dv_new, dv), Grid::V);
         let u = self.friction(&u, &u, (&east, &north));
         let v = self.friction(&v, &u, (&east, &north));
         State { h, u, v, dh: dh_new, du: du_new, dv: dv_new }
@@ -105,8 +94,8 @@ impl Method<'_> {
     fn friction(&self, w: &Array, u: &Array, (east, north): (&Array, &Array)) -> Array {
         let (at, put) = (self.inside, self.write);
         let slope = |moved: Array| VISCOSITY * (moved - at(u, 0, 0)) / DX;
-        let east = self.walls(&put(east, &slope(at(w, 0, 1))), Grid::U);
-        let north = self.walls(&put(north, &slope(at(w, 1, 0))), Grid::V);
+        let east = (self.walls)(&put(east, &slope(at(w, 0, 1))), Grid::U);
+        let north = (self.walls)(&put(north, &slope(at(w, 1, 0))), Grid::V);
         put(w, &(at(w, 0, 0) + self.dt * self.divergence(&east, &north)))
     }
 
@@ -140,15 +129,15 @@ pub(crate) fn shallow_water(o: &Options, name: &str, (ny, nx): (usize, usize), s
         a.slice(ix![part(y, ny), part(x, nx)])
     };
     let write = |a: &Array, b: &Array| a.at(ix![1..-1, 1..-1]).set(b);
-    let line = |a: &Array, d: usize, k: i64| if d == 0 { a.slice(ix![k]) } else { a.slice(ix![.., k]) };
-    let slices = Method { inside: &inside, write: &write, line: &line, dt };
-    let (s, coriolis) = start(ny, nx);
-    let s = State {
-        h: slices.walls(&s.h, Grid::H),
-        u: slices.walls(&s.u, Grid::U),
-        v: slices.walls(&s.v, Grid::V),
-        ..s
+    let extend = |h: &Array| h.at(ix![0]).set(h.slice(ix![1])).at(ix![-1]).set(h.slice(ix![-2]));
+    let walls = |x: &Array, grid: Grid| {
+        let x = x.at(ix![.., -1]).set(x.slice(ix![.., 1]));
+        let x = x.at(ix![.., 0]).set(x.slice(ix![.., -2]));
+        if grid == Grid::V { x.at(ix![-2]).set(0.0) } else { x }
     };
+    let slices = Method { inside: &inside, write: &write, extend: &extend, walls: &walls, dt };
+    let (s, coriolis) = start(ny, nx);
+    let s = State { h: walls(&s.h, Grid::H), u: walls(&s.u, Grid::U), v: walls(&s.v, Grid::V), ..s };
     let part = |s: &State| s.u.clone();
     let f = jit(|s: &State, coriolis: &Array| slices.run(s, coriolis, steps));
     o.program(&format!("{name}/one"), &f, (&s, &coriolis), part)?;
@@ -165,11 +154,18 @@ pub(crate) fn shallow_water(o: &Options, name: &str, (ny, nx): (usize, usize), s
         if x == 0 { a } else { a.shift(-x, 1, 0.0) }
     };
     let write = |a: &Array, b: &Array| mask.select(b, a);
-    let line = |a: &Array, d: usize, k: i64| {
-        let (at, spec) = if d == 0 { (ix![k], p!["x"]) } else { (ix![.., k], p!["y"]) };
-        a.at(at).out_sharding(spec).get()
+    let row = |k: i64| Array::arange(0..ny as i32).eq(k).expand_dims(1).put(&mesh, p!["y", _]).ready();
+    let column = |k: i64| Array::arange(0..nx as i32).eq(k).expand_dims(0).put(&mesh, p![_, "x"]).ready();
+    let (south, north, wall) = (row(0)?, row(ny as i64 - 1)?, row(ny as i64 - 2)?);
+    let (west, east) = (column(0)?, column(nx as i64 - 1)?);
+    let read_row = |a: &Array, k: i64| a.at(ix![k]).out_sharding(p!["x"]).get().expand_dims(0);
+    let read_column = |a: &Array, k: i64| a.at(ix![.., k]).out_sharding(p!["y"]).get().expand_dims(1);
+    let extend = |h: &Array| south.select(read_row(h, 1), north.select(read_row(h, -2), h));
+    let walls = |x: &Array, grid: Grid| {
+        let x = west.select(read_column(x, -2), east.select(read_column(x, 1), x));
+        if grid == Grid::V { wall.select(0.0, x) } else { x }
     };
-    let shifts = Method { inside: &inside, write: &write, line: &line, dt };
+    let shifts = Method { inside: &inside, write: &write, extend: &extend, walls: &walls, dt };
     let f = jit(|s: &State, coriolis: &Array| shifts.run(s, coriolis, steps));
     o.program(&format!("{name}/explicit"), &f, (&s, &c), part)
 }

@@ -15,9 +15,14 @@ fn pulse() -> Result<Array> {
     (-(x.square().expand_dims(1) + x.square())).exp().ready()
 }
 
-/// Returns 1 at the elements of an index, and 0 elsewhere.
-fn ones_at(index: Index, mesh: &Mesh) -> Result<Array> {
-    Array::zeros([N, N]).at(index).set(1.0).put(mesh, p!["y", "x"]).ready()
+/// Returns `value` at the indices of a range along y, and 0 elsewhere: a column that broadcasts.
+fn rows(range: Index, value: f32, mesh: &Mesh) -> Result<Array> {
+    Array::zeros([N]).at(range).set(value).expand_dims(1).put(mesh, p!["y", _]).ready()
+}
+
+/// Returns `value` at the indices of a range along x, and 0 elsewhere: a row that broadcasts.
+fn columns(range: Index, value: f32, mesh: &Mesh) -> Result<Array> {
+    Array::zeros([N]).at(range).set(value).expand_dims(0).put(mesh, p![_, "x"]).ready()
 }
 
 /// Advances the fields by slices.
@@ -29,12 +34,20 @@ fn maxwell((ez, hx, hy): Fields) -> Fields {
     (ez.at(ix![1..-1, 1..-1]).add(0.5 * curl), hx, hy)
 }
 
-/// Advances the fields by shifts, which keep sizes; masks say where each field changes.
-fn maxwell_shifts((ez, hx, hy): Fields, inside: &Array, (right, down): (&Array, &Array)) -> Fields {
-    let hx = &hx - 0.5 * right * (ez.shift(-1, 1, 0.0) - &ez);
-    let hy = &hy + 0.5 * down * (ez.shift(-1, 0, 0.0) - &ez);
+/// The factor of the change of `hy` in each row, of `hx` in each column, and of `ez` in both: 0 on
+/// the walls, where fields stay.
+struct Walls {
+    down: Array,
+    right: Array,
+    inside: [Array; 2],
+}
+
+/// Advances the fields by shifts, which keep sizes.
+fn maxwell_shifts((ez, hx, hy): Fields, w: &Walls) -> Fields {
+    let hx = &hx - &w.right * (ez.shift(-1, 1, 0.0) - &ez);
+    let hy = &hy + &w.down * (ez.shift(-1, 0, 0.0) - &ez);
     let curl = &hy - hy.shift(1, 0, 0.0) - &hx + hx.shift(1, 1, 0.0);
-    (ez + 0.5 * inside * curl, hx, hy)
+    (ez + &w.inside[0] * (&w.inside[1] * curl), hx, hy)
 }
 
 pub(crate) fn fdtd(o: &Options) -> Result<()> {
@@ -48,9 +61,12 @@ pub(crate) fn fdtd(o: &Options) -> Result<()> {
     o.program("fdtd/auto", &f, &a, first)?;
     let mesh = Mesh::new([("y", 2), ("x", 4)])?;
     let e = tree::put(&s, &mesh, p!["y", "x"]);
-    let (inside, right, down) =
-        (ones_at(ix![1..-1, 1..-1], &mesh)?, ones_at(ix![.., ..-1], &mesh)?, ones_at(ix![..-1], &mesh)?);
-    let f = jit(|s: &Fields| fori_loop(0..STEPS, s, |_, s| maxwell_shifts(s, &inside, (&right, &down))));
+    let walls = Walls {
+        down: rows(ix![..-1], 0.5, &mesh)?,
+        right: columns(ix![..-1], 0.5, &mesh)?,
+        inside: [rows(ix![1..-1], 0.5, &mesh)?, columns(ix![1..-1], 1.0, &mesh)?],
+    };
+    let f = jit(|s: &Fields| fori_loop(0..STEPS, s, |_, s| maxwell_shifts(s, &walls)));
     o.program("fdtd/explicit", &f.flush_subnormals(true), &e, first)
 }
 
@@ -76,7 +92,8 @@ pub(crate) fn wave(o: &Options) -> Result<()> {
     o.program("wave/one", &f, &u, Array::clone)?;
     o.program("wave/auto", &f, &u.put(&Mesh::auto([("y", 2), ("x", 4)])?, p!["y", "x"]), Array::clone)?;
     let mesh = Mesh::new([("y", 2), ("x", 4)])?;
-    let inside = ones_at(ix![1..-1, 1..-1], &mesh)?.gt(0.5).ready()?;
+    let inside = rows(ix![1..-1], 1.0, &mesh)? * columns(ix![1..-1], 1.0, &mesh)?;
+    let inside = inside.gt(0.0).ready()?;
     let f =
         jit(|u: &Array| fori_loop(0..STEPS, (u, u), |_, (u, old)| (membrane_shifts(&u, &old, &inside), u)).0);
     o.program("wave/explicit", &f.flush_subnormals(true), &u.put(&mesh, p!["y", "x"]), Array::clone)
