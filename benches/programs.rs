@@ -103,10 +103,11 @@ fn main() -> Result<()> {
         }
     }
     type Program = fn(&Options) -> Result<()>;
-    let all: [(&str, Program); 8] = [
+    let all: [(&str, Program); 9] = [
         ("mixture", mixture::mixture),
         ("pagerank", pagerank::pagerank),
         ("poisson", poisson::poisson),
+        ("poisson_real", poisson::poisson_real),
         ("shallow_water", |o| shallow_water::shallow_water(o, "shallow_water", (182, 362), 50)),
         ("shallow_water_large", |o| shallow_water::shallow_water(o, "shallow_water_large", (722, 1442), 20)),
         ("fdtd", waves::fdtd),

@@ -65,16 +65,21 @@ def pagerank():
         return loop(0, 20, step, jnp.full(nodes, 1 / nodes, jnp.float32))
     program("pagerank/one", run, f, t, d)
 
-def poisson():
+def problem():
     n = 1024
     x = jnp.arange(n, dtype=jnp.float32) / n
     rhs = -(2 * pi) ** 2 * 34 * jnp.sin(2 * pi * 3 * x)[:, None] * jnp.cos(2 * pi * 5 * x)[None]
-    k = jnp.fft.fftfreq(n, 1 / n) * 2 * pi; k2 = -(k[:, None] ** 2 + k[None] ** 2)
-    program("poisson/one", lambda rhs, k2: jnp.fft.ifft2(jnp.where(k2 == 0, 0, jnp.fft.fft2(rhs) / k2)).real, rhs, k2)
+    k = jnp.fft.fftfreq(n, 1 / n) * 2 * pi
+    return rhs, -(k[:, None] ** 2 + k[None] ** 2)
+
+def poisson():
+    program("poisson/one", lambda rhs, k2: jnp.fft.ifft2(jnp.where(k2 == 0, 0, jnp.fft.fft2(rhs) / k2)).real, *problem())
+
+def poisson_real():
     def half(rhs, k2):
-        q = k2[:, :n // 2 + 1]
+        q = k2[:, :k2.shape[1] // 2 + 1]
         return jnp.fft.irfft2(jnp.where(q == 0, 0, jnp.fft.rfft2(rhs) / q))
-    program("poisson_real/one", half, rhs, k2)
+    program("poisson_real/one", half, *problem())
 
 def shallow_water(name, ny, nx, steps):
     dx, g, depth, f0, beta = 5e3, 9.81, 100.0, 2e-4, 2e-11
@@ -153,7 +158,7 @@ def bodies():
     program("bodies/one", run, x, v, m, part=lambda s: s[1])
 
 ALL = {
-    "mixture": mixture, "pagerank": pagerank, "poisson": poisson, "poisson_real": lambda: None,
+    "mixture": mixture, "pagerank": pagerank, "poisson": poisson, "poisson_real": poisson_real,
     "shallow_water": lambda: shallow_water("shallow_water", 182, 362, 50), "shallow_water_large": lambda: shallow_water("shallow_water_large", 722, 1442, 20),
     "fdtd": fdtd, "wave": wave, "bodies": bodies,
 }
