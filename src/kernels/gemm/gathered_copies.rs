@@ -52,7 +52,14 @@ pub(super) unsafe fn pack_lanes<T: Copy + Default>(
                         from.wrapping_offset((l + i.min(each - 1)) as isize * r.step)
                     });
                     let to = to.add(l);
-                    for t in 0..terms {
+                    let mut first = 0;
+                    if size_of::<T>() == 4 && each == 8 {
+                        first = terms / 4 * 4;
+                        for t in (0..first).step_by(4) {
+                            transpose(at.map(|p| p.add(t).cast()), to.add(t * width).cast(), width);
+                        }
+                    }
+                    for t in first..terms {
                         let row: [T; 8] = std::array::from_fn(|i| *at[i].add(t));
                         if each == 8 {
                             to.add(t * width).cast::<[T; 8]>().write_unaligned(row);
@@ -76,6 +83,34 @@ pub(super) unsafe fn pack_lanes<T: Copy + Default>(
         }
         for t in 0..terms {
             (used..width).for_each(|l| *to.add(t * width + l) = T::default());
+        }
+    }
+}
+
+/// Copies four terms of eight lanes: term `t` of lane `l` is element `width·t + l` of the copy.
+///
+/// # Safety
+/// Four elements are in memory at each of `lanes`, `to` has space for the copy, and the processor
+/// has AVX.
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn transpose(lanes: [*const u32; 8], to: *mut u32, width: usize) {
+    use std::arch::x86_64::*;
+    // SAFETY: the elements are in memory (caller contract).
+    unsafe {
+        let half = |l: usize| _mm_loadu_ps(lanes[l].cast());
+        let row = |l: usize| _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(half(l)), half(l + 4));
+        let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        let terms = [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+            _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
+            _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
+        ];
+        for (t, x) in terms.into_iter().enumerate() {
+            _mm256_storeu_ps(to.add(t * width).cast(), x);
         }
     }
 }
