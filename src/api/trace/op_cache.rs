@@ -5,8 +5,8 @@
 //! cache of all compiled programs.
 //!
 //! Operations that several processes run together are kept apart from those of this process alone,
-//! and their positions do not depend on addresses. So all of these processes keep the same programs,
-//! and choose the same ones for the values of literals.
+//! and their positions do not depend on addresses. So all of these processes keep the same
+//! programs, and choose the same ones for the values of literals.
 
 use super::{operand::ArrayOrLiteral, pipeline::CompiledProgram};
 use crate::api::trace::PlacedType;
