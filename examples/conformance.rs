@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         let name = std::path::Path::new(&path)
             .file_stem()
             .map_or(path.clone(), |s| s.to_string_lossy().into_owned());
-        let report = runner::run(&name, &text, engine, &lists, |_| true);
+        let report = runner::run(&name, &text, engine, &lists, |_| runner::Depth::Values);
         print!("{}", report.print());
         failed |= !report.failed.is_empty();
     }

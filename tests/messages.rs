@@ -8,6 +8,12 @@
 //! `trybuild`, would work for one version only. Nothing is downloaded, and the library is the one
 //! that these tests are linked with.
 
+#[path = "soak/mod.rs"]
+mod soak;
+
+use serde_json::Value;
+use soak::runs_all;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,7 +63,14 @@ fn rustc(program: &Path, kind: &str, output: &Path, (known_as, library): (&str, 
     rustc
 }
 
-/// rustc with the library, writing to a scratch file of one test.
+/// What rustc says of a program.
+#[derive(Default)]
+struct Said {
+    fails: bool,
+    text: String,
+}
+
+/// rustc with the library, writing to scratch files of one test.
 struct Compiler {
     library: PathBuf,
     scratch: PathBuf,
@@ -66,20 +79,71 @@ impl Compiler {
     fn new(test: &str) -> Self {
         let library = library();
         let scratch = library.with_file_name(format!("messages-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).unwrap();
         Compiler { library, scratch }
     }
-    /// Compiles a program. Returns whether it succeeds, and what rustc prints.
-    fn compile(&self, program: &Path) -> (bool, String) {
-        let output = self.scratch.with_extension("rmeta");
-        let out = rustc(program, "bin", &output, ("atmesh", &self.library)).output().unwrap();
-        (out.status.success(), String::from_utf8(out.stderr).unwrap())
+    /// Stores a source text. Returns its path.
+    fn program(&self, name: &str, source: &str) -> PathBuf {
+        let path = self.scratch.join(name).with_extension("rs");
+        std::fs::write(&path, source).unwrap();
+        path
     }
-    /// Compiles a source text.
-    fn compile_text(&self, source: &str) -> (bool, String) {
-        let program = self.scratch.with_extension("rs");
-        std::fs::write(&program, source).unwrap();
-        self.compile(&program)
+    fn rustc(&self, program: &Path) -> Command {
+        rustc(program, "bin", &self.scratch.join("output.rmeta"), ("atmesh", &self.library))
     }
+    /// Compiles a program.
+    fn alone(&self, program: &Path) -> Said {
+        let out = self.rustc(program).output().unwrap();
+        Said { fails: !out.status.success(), text: String::from_utf8(out.stderr).unwrap() }
+    }
+    /// Compiles programs as modules of one program, since rustc takes most of its time to start and to
+    /// read the library. Returns whether it succeeds, and what rustc says of each program.
+    fn together(&self, programs: &[PathBuf]) -> (bool, BTreeMap<PathBuf, Said>) {
+        let modules: BTreeMap<&str, String> =
+            programs.iter().enumerate().map(|(k, p)| (p.to_str().unwrap(), format!("module_{k}"))).collect();
+        let source: String = modules.iter().map(|(p, m)| format!("#[path = {p:?}]\nmod {m};\n")).collect();
+        let all = self.program("all", &(source + "fn main() {}\n"));
+        let out = self.rustc(&all).arg("--error-format=json").output().unwrap();
+        let mut said: BTreeMap<PathBuf, Said> = BTreeMap::new();
+        for line in String::from_utf8(out.stderr).unwrap().lines() {
+            let message: Value = serde_json::from_str(line).expect("each line is a message");
+            let spans = message["spans"].as_array().expect("a message has spans");
+            let files: BTreeSet<&str> = spans.iter().flat_map(files_of_span).collect();
+            for (file, module) in files.iter().filter_map(|file| Some((file, modules.get(file)?))) {
+                let said = said.entry(file.into()).or_default();
+                said.fails |= message["level"] == "error";
+                let text = message["rendered"].as_str().expect("it is printed");
+                said.text += &text.replace(&format!("{module}::"), "");
+            }
+        }
+        (out.status.success(), said)
+    }
+    /// Compiles programs, and calls `faults` with each and what rustc says. Programs that have faults
+    /// together are compiled together again, because errors of one kind hide others of the whole program;
+    /// then each is compiled alone, and these faults are returned. In a soak, all are compiled alone.
+    fn faults(&self, programs: Vec<PathBuf>, faults: impl Fn(&Path, &Said) -> Vec<String>) -> Vec<String> {
+        let mut left = programs;
+        while !runs_all() && left.len() > 1 {
+            let (_, mut said) = self.together(&left);
+            let before = left.len();
+            left.retain(|p| !faults(p, &said.remove(p).unwrap_or_default()).is_empty());
+            if left.len() == before {
+                break;
+            }
+        }
+        left.iter().flat_map(|p| faults(p, &self.alone(p))).collect()
+    }
+}
+impl Drop for Compiler {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Returns the file of a span, and those of the macro calls that it is from.
+fn files_of_span(span: &Value) -> Vec<&str> {
+    let spans = std::iter::successors(Some(span), |&span: &&Value| span["expansion"].get("span"));
+    spans.filter_map(|s| s["file_name"].as_str()).collect()
 }
 
 /// Returns the text on one line, without the characters that rustc draws.
@@ -89,50 +153,52 @@ fn plain(text: &str) -> String {
 
 const FIX: &str = "//~ fix: ";
 
-#[test]
-fn messages_hold_our_words() {
-    let compiler = Compiler::new("wrong");
-    let cases = programs("ui");
-    assert!(cases.len() >= 18);
+/// Returns what is wrong with the messages for a program of `tests/ui`.
+fn faults_of_messages(case: &Path, said: &Said) -> Vec<String> {
+    let source = std::fs::read_to_string(case).unwrap();
+    let (name, text) = (name(case), &said.text);
     let mut wrong = Vec::new();
-    for case in &cases {
-        let source = std::fs::read_to_string(case).unwrap();
-        let (compiles, said) = compiler.compile(case);
-        let name = name(case);
-        if compiles {
-            wrong.push(format!("{name} compiles"));
-        }
-        // Sizes are printed as decimal numbers, not as nested bits.
-        if said.contains("UInt<") {
-            wrong.push(format!("{name} prints a `typenum` integer:\n{said}"));
-        }
-        // rustc prints the path of a type whose name another public item of the crate has, too.
-        for path in ["atmesh::typed::sets::", "atmesh::typed::prelude::Unsharded"] {
-            if said.contains(path) {
-                wrong.push(format!("{name} prints the path {path}:\n{said}"));
-            }
-        }
-        let lines = source.lines().filter(|l| !l.starts_with(FIX));
-        let expected: Vec<&str> = lines.filter_map(|l| l.strip_prefix("//~ ")).collect();
-        assert!(!expected.is_empty(), "{name} expects nothing");
-        // Types that differ and methods that do not exist are rustc's words, which name no rule of
-        // sharding. A file for which they are right says so.
-        for code in ["error[E0271]", "error[E0599]"] {
-            if is_typed(case) && said.contains(code) && !expected.iter().any(|e| e.contains(code)) {
-                wrong.push(format!("{name} says {code}:\n{said}"));
-            }
-        }
-        for words in expected.iter().filter(|words| !plain(&said).contains(&plain(words))) {
-            wrong.push(format!("{name}: expected {words:?} in\n{said}"));
+    if !said.fails {
+        wrong.push(format!("{name} compiles"));
+    }
+    // Sizes are printed as decimal numbers, not as nested bits.
+    if text.contains("UInt<") {
+        wrong.push(format!("{name} prints a `typenum` integer:\n{text}"));
+    }
+    // rustc prints the path of a type whose name another public item of the crate has, too.
+    for path in ["atmesh::typed::sets::", "atmesh::typed::prelude::Unsharded"] {
+        if text.contains(path) {
+            wrong.push(format!("{name} prints the path {path}:\n{text}"));
         }
     }
+    let lines = source.lines().filter(|l| !l.starts_with(FIX));
+    let expected: Vec<&str> = lines.filter_map(|l| l.strip_prefix("//~ ")).collect();
+    assert!(!expected.is_empty(), "{name} expects nothing");
+    // Types that differ and methods that do not exist are rustc's words, which name no rule of
+    // sharding. A file for which they are right says so.
+    for code in ["error[E0271]", "error[E0599]"] {
+        if is_typed(case) && text.contains(code) && !expected.iter().any(|e| e.contains(code)) {
+            wrong.push(format!("{name} says {code}:\n{text}"));
+        }
+    }
+    for words in expected.iter().filter(|words| !plain(text).contains(&plain(words))) {
+        wrong.push(format!("{name}: expected {words:?} in\n{text}"));
+    }
+    wrong
+}
+
+#[test]
+fn messages_hold_our_words() {
+    let cases = programs("ui");
+    assert!(cases.len() >= 18);
+    let wrong = Compiler::new("wrong").faults(cases, faults_of_messages);
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 #[test]
 fn fixes_compile() {
     let compiler = Compiler::new("right");
-    let mut wrong = Vec::new();
+    let mut cases = programs("ui_ok");
     for case in programs("ui") {
         let source = std::fs::read_to_string(&case).unwrap();
         let mut fixed: Vec<&str> = Vec::new();
@@ -143,18 +209,18 @@ fn fixes_compile() {
             }
         }
         if fixed.len() < source.lines().count() {
-            let (compiles, said) = compiler.compile_text(&fixed.join("\n"));
-            if !compiles {
-                wrong.push(format!("the fix of {} does not compile:\n{said}", name(&case)));
-            }
+            cases.push(compiler.program(&format!("fix of {}", name(&case)), &fixed.join("\n")));
         }
     }
-    for case in programs("ui_ok") {
-        let (compiles, said) = compiler.compile(&case);
-        if !compiles {
-            wrong.push(format!("{} does not compile:\n{said}", name(&case)));
-        }
+    assert!(!cases.is_empty());
+    if !runs_all() && compiler.together(&cases).0 {
+        return;
     }
+    let fault = |case: &PathBuf| {
+        let said = compiler.alone(case);
+        said.fails.then(|| format!("{} does not compile:\n{}", name(case), said.text))
+    };
+    let wrong: Vec<String> = cases.iter().filter_map(fault).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
@@ -178,7 +244,7 @@ fn holds(text: &str, line: &str) -> bool {
 #[cfg(feature = "typed")]
 fn the_book_shows_messages_as_they_are() {
     let compiler = Compiler::new("book");
-    let (mut wrong, mut count) = (Vec::new(), 0);
+    let mut shown: BTreeMap<PathBuf, String> = BTreeMap::new();
     for page in programs("../book/src").iter().filter(|page| name(page).starts_with("typed")) {
         let text = std::fs::read_to_string(page).unwrap();
         let mut program = None;
@@ -188,22 +254,24 @@ fn the_book_shows_messages_as_they_are() {
             match (language, before) {
                 ("rust,compile_fail", _) => program = Some(shown_program(block)),
                 ("text", Some(program)) => {
-                    // rustc prints a path where a name alone is not unique
-                    let paths = ["main::", "atmesh::typed::prelude::"];
-                    let said = plain(&compiler.compile_text(&program).1);
-                    let said = paths.iter().fold(said, |said, path| said.replace(path, ""));
-                    let lines = block.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('|'));
-                    for line in lines.filter(|l| !holds(&said, &plain(l))) {
-                        wrong.push(format!("{}: expected {line:?} in\n{said}", name(page)));
-                    }
-                    count += 1;
+                    let name = format!("{:02} of {}", shown.len(), name(page));
+                    shown.insert(compiler.program(&name, &program), block.into());
                 }
                 _ => {}
             }
         }
     }
+    assert!(shown.len() > 20, "only {} messages are shown", shown.len());
+    let faults = |program: &Path, said: &Said| {
+        // rustc prints a path where a name alone is not unique
+        let paths = ["main::", "atmesh::typed::prelude::"];
+        let said = paths.iter().fold(plain(&said.text), |said, path| said.replace(path, ""));
+        let lines = shown[program].lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('|'));
+        let missing = lines.filter(|l| !holds(&said, &plain(l)));
+        missing.map(|line| format!("{}: expected {line:?} in\n{said}", name(program))).collect()
+    };
+    let wrong = compiler.faults(shown.keys().cloned().collect(), faults);
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    assert!(count > 20, "only {count} messages are shown");
 }
 
 /// The macros and the derives work in crates that know atmesh by another name.

@@ -25,15 +25,15 @@ mod soak;
 #[path = "properties/sums.rs"]
 mod sums;
 
-use soak::runs_all;
+use soak::share;
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16];
 
-/// Runs a property on a fifth of `cases` (on all of them in a soak), or on `PROPTEST_CASES`.
+/// Runs a property on a part of `cases` (`soak::share`), or on `PROPTEST_CASES`.
 fn holds<S: Strategy>(cases: u32, of: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
-    let cases = set("PROPTEST_CASES").unwrap_or(if runs_all() { cases } else { cases.div_ceil(5) });
+    let cases = set("PROPTEST_CASES").unwrap_or(share(cases.into()) as u32);
     let mut seed = [7; 32];
     seed[..4].copy_from_slice(&set("PROPERTIES_SEED").unwrap_or(7).to_le_bytes());
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };

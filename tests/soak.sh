@@ -7,12 +7,12 @@ cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
 # Optimised tests run more programs per minute.
 export CARGO_PROFILE_TEST_OPT_LEVEL=1
-parts=(--test bad_input --test bytes_moved --test completeness --test conformance --test fixits --test laws --test operations --test properties --test reports)
+parts=(--test bad_input --test bytes_moved --test completeness --test conformance --test fixits --test laws --test messages --test operations --test properties --test reports --test xla_agreement)
 cargo test --lib "${parts[@]}" --test sharding --test limits --no-run
 ATMESH_SOAK=1 BYTES_MOVED_VARIANTS=2 DEGENERATE=8 FIXITS=4000 cargo test -q "${parts[@]}"
-ATMESH_SOAK=1 cargo test -q -p atmesh_linalg
+ATMESH_SOAK=1 cargo test -q -p atmesh_linalg -p atmesh_playground
 ATMESH_SOAK=1 cargo test -q --features safetensors --test safetensors -- killed:: char_gpt::
-ATMESH_SOAK=1 cargo test -q --test training a_million_draws
+ATMESH_SOAK=1 cargo test -q --test training -- a_million_draws layouts::
 ATMESH_SOAK=1 cargo test -q --test processes
 # programs of several processes on the relay, if its plugin can be fetched
 if plugin=$(timeout 600 scripts/plugin); then

@@ -184,6 +184,9 @@ fn apply(prim: &Prim, xs: &[Array]) -> Vec<Array> {
     Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>())
 }
 
+/// Without a soak, each `STEP`-th sharding runs on a mesh.
+const STEP: usize = 12;
+
 /// Tests a primitive that is not a collective.
 fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType], ran: &mut Ran) {
     let xs: Vec<Array> = types.iter().enumerate().map(|(k, ty)| numbers(name, family, k, ty)).collect();
@@ -197,9 +200,9 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
         let explicit = mode == AxisType::Explicit;
         for (m, mesh) in meshes(mode).enumerate() {
             let all = layouts(types, &results, &mesh);
-            // every mesh runs a quarter of the shardings, and the next mesh others
-            let first = if runs_all() { 0 } else { m % all.len().min(4) };
-            for assignment in part(all.into_iter().skip(first), 4) {
+            // every mesh runs a part of the shardings, and the next mesh others
+            let first = if runs_all() { 0 } else { m % all.len().min(STEP) };
+            for assignment in part(all.into_iter().skip(first), STEP) {
                 let asked = only(2, 0, &Axes::from("X"));
                 let prim: Prim = match () {
                     () if prim.downcast_ref::<Reshard>().is_some() => {
@@ -397,7 +400,7 @@ fn families(wanted: impl Fn(&str) -> bool, least: usize) {
     println!("{} cases, {} of them over explicit axes, in {:?}", ran.cases, ran.explicit, started.elapsed());
     println!("within the tolerance, not exactly: {:?}", ran.loose);
     assert!(ran.wrong.is_empty(), "{} wrong:\n{}", ran.wrong.len(), ran.wrong.join("\n"));
-    let least = if runs_all() { least } else { least / 4 };
+    let least = if runs_all() { least } else { least / STEP };
     assert!(ran.cases >= least && ran.explicit >= least / 5, "only {} cases ran", ran.cases);
 }
 

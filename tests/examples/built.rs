@@ -8,12 +8,16 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Returns the binary of an example. Panics if it is not built, or older than its sources.
+/// Returns the binary of an example, in the folder that `ATMESH_EXAMPLES` names or next to the
+/// tests. Panics if it is not built, or older than its sources.
 pub(crate) fn example(name: &str) -> PathBuf {
-    let mut folder = std::env::current_exe().expect("a test has a path");
-    folder.pop();
-    folder.pop();
-    let binary = folder.join("examples").join(name);
+    let own = || {
+        let mut folder = std::env::current_exe().expect("a test has a path");
+        folder.pop();
+        folder.pop();
+        folder.join("examples")
+    };
+    let binary = std::env::var_os("ATMESH_EXAMPLES").map_or_else(own, PathBuf::from).join(name);
     up_to_date(&binary).unwrap_or_else(|why| {
         panic!("{why}: run `cargo build --examples` first, or `scripts/bless` to write golden files")
     });

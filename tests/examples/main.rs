@@ -1,7 +1,9 @@
 //! Compares the output of the examples with `tests/golden/NAME.txt`: words exactly, numbers to 5
 //! digits.
 //!
-//! The examples must be built from the present sources; older binaries are rejected.
+//! The examples must be built from the present sources; older binaries are rejected. `.ci/run
+//! examples` sets `ATMESH_EXAMPLES` to the folder of optimized binaries, and compares all programs;
+//! without it, some of the slow ones run.
 //!
 //! `scripts/bless examples` builds them and writes the files again. Their `ANCHOR` lines, which the
 //! book uses, stay before the lines that they precede; if such a line is gone, the run fails, and
@@ -12,6 +14,8 @@
 mod built;
 mod figures;
 mod page_form;
+#[path = "../soak/mod.rs"]
+mod soak;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -69,6 +73,10 @@ fn at(path: &str) -> PathBuf {
 }
 fn blessing() -> bool {
     std::env::var_os("ATMESH_BLESS").is_some()
+}
+/// Returns each `step`-th program, or all of them in a soak and when golden files are written.
+fn some<T>(programs: impl IntoIterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
+    soak::part(programs, if blessing() { 1 } else { step })
 }
 
 /// Compares output with a golden file. `shown` returns the lines of the file that are compared.
@@ -155,7 +163,7 @@ fn one_process_trains_alone() {
 }
 #[test]
 fn training_programs_print_what_they_did() {
-    for name in ["cnn", "lora", "pde_fit", "neural_ode"] {
+    for name in some(["lora", "cnn", "pde_fit", "neural_ode"], 4) {
         compare(name, &[]);
     }
 }
@@ -222,7 +230,7 @@ fn chapters_print_what_the_book_shows() {
 /// Each page of the part on training is a program of the example `project`.
 #[test]
 fn pages_on_training_print_what_the_book_shows() {
-    for name in PROJECT {
+    for name in some(PROJECT, 4) {
         chapter("project", name);
     }
 }
@@ -266,7 +274,10 @@ fn pictures_of_the_book_are_drawn_again() {
     let _ = std::fs::remove_dir_all(&fresh);
     let _ = run("book", &["--pictures", fresh.to_str().expect("the path is text")]);
     let _ = run("learn", &["--pictures", fresh.to_str().expect("the path is text")]);
-    let _ = run("project", &["--pictures", fresh.to_str().expect("the path is text")]);
+    let draws_all = soak::runs_all() || blessing();
+    if draws_all {
+        let _ = run("project", &["--pictures", fresh.to_str().expect("the path is text")]);
+    }
     let read = |folder: &Path| -> BTreeMap<String, String> {
         let files = std::fs::read_dir(folder).into_iter().flatten();
         files
@@ -291,6 +302,7 @@ fn pictures_of_the_book_are_drawn_again() {
         }
         return;
     }
+    kept.retain(|name, _| draws_all || drawn.contains_key(name));
     assert_eq!(kept.keys().collect::<Vec<_>>(), drawn.keys().collect::<Vec<_>>());
     for (name, picture) in &drawn {
         assert!(kept[name] == *picture, "{name} is drawn otherwise:\n{picture}");

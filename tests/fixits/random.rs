@@ -313,7 +313,7 @@ pub(crate) fn case(
 #[test]
 fn every_help_of_random_programs_leads_on() {
     let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
-    let (mut dice, cases) = (Dice(set("FIXITS_SEED").unwrap_or(1)), set("FIXITS").unwrap_or(1000));
+    let (mut dice, cases) = (Dice(set("FIXITS_SEED").unwrap_or(1)), set("FIXITS").unwrap_or(400));
     let (mut wrong, mut counts) = (Vec::new(), [0; KINDS]);
     for n in 0..cases as usize {
         let case = program(n % KINDS, &mut dice);

@@ -384,7 +384,7 @@ fn answers_are_rejected_or_right() {
         }
     });
     assert!(
-        accepted.get() > 20 || std::env::var_os("LAWS_SEED").is_some(),
+        accepted.get() > 5 || std::env::var_os("LAWS_SEED").is_some(),
         "{} were accepted",
         accepted.get()
     );

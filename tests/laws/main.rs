@@ -25,7 +25,7 @@ mod subnormals;
 mod workers;
 
 pub(crate) use rng::Rng;
-use soak::runs_all;
+use soak::share;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,13 +34,13 @@ pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// Runs a law on a fifth of `cases` (on all of them in a soak), on `LAWS_CASES` cases, or for
+/// Runs a law on a part of `cases` (`soak::share`), on `LAWS_CASES` cases, or for
 /// `LAWS_SECONDS` seconds.
 /// Each case is identified by its seed.
 /// `case` returns the faults.
 pub(crate) fn law(cases: u64, case: impl Fn(u64) -> Vec<String>) {
     let first = set("LAWS_SEED").unwrap_or(1);
-    let cases = set("LAWS_CASES").unwrap_or(if runs_all() { cases } else { cases.div_ceil(5) });
+    let cases = set("LAWS_CASES").unwrap_or(share(cases));
     let end = set("LAWS_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
     let mut wrong = Vec::new();
     let mut seed = first;

@@ -15,7 +15,7 @@ type Value = (i64, i64);
 
 /// Some of the element types, among them always the one with the largest elements.
 fn types() -> impl Iterator<Item = DType> {
-    part(DType::all().filter(|d| !matches!(d, DType::Key | DType::Bool | C128)), 3).chain([C128])
+    part(DType::all().filter(|d| !matches!(d, DType::Key | DType::Bool | C128)), 5).chain([C128])
 }
 
 fn is_unsigned(d: DType) -> bool {

@@ -123,7 +123,7 @@ fn every_limit_of_a_kernel_is_listed() {
 type Value = (i64, i64);
 
 fn types() -> impl Iterator<Item = DType> {
-    part(DType::all().filter(|d| *d != DType::Key && *d != DType::Bool), 3)
+    part(DType::all().filter(|d| *d != DType::Key && *d != DType::Bool), 5)
 }
 
 /// Returns −1, 0 or 1 without a pattern; 0, 1 or 2 for unsigned integers.
@@ -318,7 +318,7 @@ fn transforms() {
     let more = [grid / 2, 2 * grid, 67, 4 * 67, 4 * flat, 1 << 16];
     let sizes = || [grid, flat, prime].into_iter().flat_map(around).chain(more);
     let cases = [C64, C128].into_iter().flat_map(|d| sizes().map(move |n| (d, n)));
-    for (d, n) in part(cases, 2) {
+    for (d, n) in part(cases, 5) {
         let x = array(d, &values(d, n, 1));
         // rounding of the transforms is far below 1/4
         let rounded = |x: &Array, _: &Array| {

@@ -310,9 +310,9 @@ fn uneven_blocks_are_folded_once() -> Result<()> {
         let x = Key::new(rows as u64).normal([rows, columns]);
         // The maximum and the minimum are at the end, where blocks are short.
         let x = x.at(ix![-1, -1]).set(9.0).at(ix![-1, 0]).set(-9.0);
-        // each size runs with half of the shardings, and the next size with the others
-        let first = if runs_all() { 0 } else { k % 2 };
-        for spec in part(specs.into_iter().skip(first), 2) {
+        // each size runs with a part of the shardings, and the next size with others
+        let first = if runs_all() { 0 } else { k % 4 };
+        for spec in part(specs.into_iter().skip(first), 4) {
             let placed = x.put(&mesh, spec);
             for d in 0..2 {
                 for (name, f) in &exact {

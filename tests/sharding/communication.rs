@@ -441,7 +441,7 @@ fn the_order_of_operands_decides_nothing() -> Result<()> {
         [|x, y| (x * y, (x * y.t()).max(1)), |x, y| (y * x, (y.t() * x).max(1))],
         [|x, y| (x.maximum(y), x.minimum(y.roll(1, 0))), |x, y| (y.maximum(x), y.roll(1, 0).minimum(x))],
     ];
-    for (from, to) in part(specs.iter().flat_map(|a| specs.iter().map(move |b| (*a, *b))), 5) {
+    for (from, to) in part(specs.iter().flat_map(|a| specs.iter().map(move |b| (*a, *b))), 13) {
         let (x, y) = (Array::ones([8, 8]).put(&mesh, from), Array::ones([8, 8]).put(&mesh, to));
         for (k, pair) in pairs.iter().enumerate() {
             let entries = |f: &Both| -> Result<_> {

@@ -171,6 +171,10 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Layout)
         let x = whole.put(&mesh, spec_of(from));
         assert_eq!(x.to_vec::<i32>()?, values);
         for (k, to) in all.iter().enumerate() {
+            // without a soak, the bytes of a third of the pairs are counted, and a ninth of them run
+            if !runs_each && (i + k) % 3 != 0 {
+                continue;
+            }
             let spec = spec_of(to);
             // True if the device's partial value has the element: the one of its block, or the
             // first.
@@ -190,8 +194,7 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Layout)
             if moved < needed || least && moved != needed {
                 wrong.push(format!("{from:?} to {to:?} moves {moved} bytes, {needed} are needed"));
             }
-            // the bytes of all pairs are counted, and the programs of a third of them run
-            let run = if runs_each || (i + k) % 3 == 0 { run } else { &[] };
+            let run = if runs_each || (i + k) % 9 == 0 { run } else { &[] };
             for engine in run {
                 let y = jit(|x: &Array| x.reshard(spec)).engine(*engine).call(&x)?;
                 assert_eq!(y.to_vec::<i32>()?, values, "{from:?} to {to:?} on {engine}");

@@ -7,6 +7,8 @@
 //! may only decrease: `ATMESH_BLESS=1 cargo test --test xla_agreement` writes it again.
 
 mod model;
+#[path = "../soak/mod.rs"]
+mod soak;
 
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
@@ -134,9 +136,12 @@ fn plans_agree_with_what_xla_compiles() -> Result<()> {
     let mut rows =
         String::from("name\tmode\tbytes\tall_reduces\tall_gathers\treduce_scatters\tothers\tpeak\n");
     let mut wrong = Vec::new();
-    for (name, config, mesh, step) in programs() {
+    let is_blessed = std::env::var_os("ATMESH_BLESS").is_some();
+    for (k, (name, config, mesh, step)) in programs().into_iter().enumerate() {
         let x = xla.get(&name).unwrap_or_else(|| panic!("figures.tsv has no row {name}"));
-        for explicit in [true, false] {
+        // each program in one of the modes, or in both in a soak
+        let runs = |explicit: &bool| soak::runs_all() || is_blessed || k.is_multiple_of(2) == *explicit;
+        for explicit in [true, false].into_iter().filter(runs) {
             let mode = if explicit { "explicit" } else { "auto" };
             let all = planned(Config { explicit, ..config }, mesh, step)?;
             let ((reduces, _), (gathers, gathered)) = (
@@ -189,7 +194,7 @@ fn plans_agree_with_what_xla_compiles() -> Result<()> {
     }
     assert!(wrong.is_empty(), "{}\n{rows}", wrong.join("\n"));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/xla_agreement/ours.tsv");
-    if std::env::var_os("ATMESH_BLESS").is_some() {
+    if is_blessed {
         std::fs::write(path, &rows).expect("the file is the crate's");
     }
     Ok(())
