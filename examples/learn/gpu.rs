@@ -38,7 +38,7 @@ fn precision() -> Result<()> {
     let (x, w) = (F32.array_type([256, 64]), F32.array_type([64, 8]));
     for precision in [Precision::Highest, Precision::Default] {
         let options = DotOptions::default().precision(precision);
-        let f = jit(move |x: &Array, w: &Array| x.matmul_with(w, options.clone()));
+        let f = jit(move |x: &Array, w: &Array| x.matmul_with(w, options));
         let module = f.trace((&x, &w))?.to_stablehlo()?;
         let product = module.text().lines().find(|line| line.contains("dot_general"));
         println!("{precision:?}: {}", product.is_some_and(|line| line.contains("HIGHEST")));

@@ -59,7 +59,7 @@ pub(super) unsafe fn product(s: GemmSizes, c: MatMut<f32>, a: MatRef<f32>, b: Ma
             for k in (0..s.k - s.k % 2).step_by(2) {
                 add_terms::<2>((s.m, n), sums, a.offset(0, k), b.offset(k, 0));
             }
-            if s.k % 2 > 0 {
+            if !s.k.is_multiple_of(2) {
                 add_terms::<1>((s.m, n), sums, a.offset(0, s.k - 1), b.offset(s.k - 1, 0));
             }
             for i in 0..s.m {
@@ -127,7 +127,7 @@ unsafe fn add_terms_of_rows<const R: usize, const K: usize>(
         // SAFETY: the caller upholds the contract of `add_products`.
         unsafe { add_products(sums.add(j), &x, &y) }
     }
-    if n % LANES > 0 {
+    if !n.is_multiple_of(LANES) {
         let (j, mut y) = (n - n % LANES, [all(0.0); K]);
         for (k, y) in y.iter_mut().enumerate() {
             // SAFETY: the elements in the mask are within row `k` of the operand (caller contract).
