@@ -5,6 +5,7 @@
 mod error_checks;
 
 mod checker;
+mod jax;
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
