@@ -103,7 +103,6 @@ fn a_call_allocates_its_results() {
         let step = jit(|all: &Vec<Array>| (&all[0] + &all[all.len() - 1], all[0].sum(0)));
         let step = step.engine(EngineKind::Xla).lower(&all).unwrap().compile().unwrap();
         let [made, dropped] = counts(|| step.call(&all).unwrap());
-        println!("{n} {made:?} {dropped:?}");
         assert_eq!(made[0] - made[1], dropped[1] - dropped[0], "{n} arguments");
         assert_eq!(made[1], 2, "{n} arguments: {made:?}");
     }
