@@ -5,6 +5,7 @@
 mod error_checks;
 
 mod checker;
+mod jax;
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
@@ -39,7 +40,7 @@ fn the_checker_finds_what_is_wrong() {
     let tanh = text.lines().find(|l| l.contains("stablehlo.tanh")).expect("a line");
     assert!(wrong(tanh, &tanh.replace("8xf32", "9xf32")).contains("is read as tensor<9xf32>"));
     assert!(wrong("} do {", "do {").contains("line"));
-    assert!(wrong("%0 = ", "%arg0 = ").contains("is bound twice"));
+    assert!(wrong("%1 = ", "%arg0 = ").contains("is bound twice"));
 }
 
 /// The module has tables of arguments, results and captured values.

@@ -8,6 +8,7 @@ mod error_checks;
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
+mod allocations;
 mod manual;
 mod plugins;
 

@@ -95,6 +95,13 @@ impl BoundaryLayout {
             dtype => (dtype, sizes.collect()),
         }
     }
+    /// Returns true if a block on a device has the type of this block.
+    fn is_block_type(&self, index: &[Range<usize>], block: &DeviceBuffer) -> bool {
+        let is_key = self.ty.dtype == DType::Key;
+        let dtype = if is_key { DType::U32 } else { self.ty.dtype };
+        block.dtype() == dtype
+            && block.shape().iter().copied().eq(index.iter().map(Range::len).chain(is_key.then_some(2)))
+    }
     /// Iterates over the devices of this process, each with its block.
     fn own_blocks(&self) -> impl Iterator<Item = (usize, &Vec<Range<usize>>)> {
         self.own.iter().map(|device| (*device, &self.blocks[*device]))
@@ -130,8 +137,8 @@ impl BoundaryLayout {
     /// Returns an error if the types of the blocks on the devices differ from this layout.
     fn check(&self, made: &[DeviceBuffer]) -> Result<()> {
         for ((device, index), block) in self.own_blocks().zip(made) {
-            let (dtype, shape) = self.block_type(index);
-            if (block.dtype(), block.shape()) != (dtype, &shape) {
+            if !self.is_block_type(index, block) {
+                let (dtype, shape) = self.block_type(index);
                 let (has, wanted) = (block.dtype().array_type(block.shape()), dtype.array_type(&shape));
                 let message =
                     format!("the plugin returned {has} on device {device}, but the program needs {wanted}");

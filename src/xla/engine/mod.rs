@@ -118,23 +118,6 @@ fn placement<'a>(program: &'a Program, out: &Input) -> Option<&'a Placement> {
     }
 }
 
-/// The blocks of an argument, on the devices.
-enum ArgumentBlocks<'a> {
-    /// Blocks that were copied to the devices for one call.
-    Copied(Vec<DeviceBuffer>),
-    /// The blocks of an earlier result, used in place.
-    Resident(&'a DeviceResident),
-}
-
-impl ArgumentBlocks<'_> {
-    fn buffers(&self) -> &[DeviceBuffer] {
-        match self {
-            ArgumentBlocks::Copied(blocks) => blocks,
-            ArgumentBlocks::Resident(value) => &value.blocks,
-        }
-    }
-}
-
 /// A program that XLA has compiled.
 struct XlaExecutable {
     text: String,
@@ -160,6 +143,22 @@ impl XlaExecutable {
             devices.check_equal(&what, &stable_hash(data.bytes()?), location)?;
         }
         Ok(())
+    }
+    /// Returns the blocks of an argument if they are on the devices, as the module takes them.
+    fn resident<'a>(&self, port: &BoundaryLayout, slab: &'a ArrayData) -> Option<&'a DeviceResident> {
+        let held = slab.foreign_as::<DeviceResident>()?;
+        (held.client.is_same(&self.client) && held.layout.has_blocks_of(port)).then_some(held)
+    }
+    /// Returns the indices of the donated arguments on the devices that keep their values, since
+    /// they have other handles, and whether any other argument loses its value.
+    fn kept_arguments(&self, args: &mut [ArrayData]) -> (Vec<i64>, bool) {
+        let (mut kept, mut lost) = (Vec::new(), false);
+        for (k, (port, slab)) in self.arguments.iter().zip(args).enumerate() {
+            if self.donated.get(k) == Some(&true) && self.resident(port, slab).is_some() {
+                if slab.is_unique() { lost = true } else { kept.push(k as i64) }
+            }
+        }
+        (kept, lost)
     }
     /// Lists XLA's collectives, followed by those of the built-in engines.
     fn describe_collectives(&self) -> String {
@@ -187,35 +186,32 @@ impl Executable for XlaExecutable {
             Failure { error, inputs_intact: before }
         };
         self.compare_arguments(args).map_err(|e| at(e, true))?;
-        // a donated argument that has other handles keeps its value
-        let alone: Vec<bool> = args.iter_mut().map(ArrayData::is_unique).collect();
-        let (mut lists, mut kept, mut lost) = (Vec::new(), Vec::new(), false);
+        let (kept, lost) = self.kept_arguments(args);
+        let mut copied: Vec<(usize, Vec<DeviceBuffer>)> = Vec::new();
         for (k, (port, slab)) in self.arguments.iter().zip(args.iter()).enumerate() {
-            let held = slab.foreign_as::<DeviceResident>();
-            let held =
-                held.filter(|value| value.client.is_same(&self.client) && value.layout.has_blocks_of(port));
-            if held.is_some() && self.donated.get(k) == Some(&true) {
-                if alone[k] { lost = true } else { kept.push(k as i64) }
+            if self.resident(port, slab).is_none() {
+                let blocks = port.copy_to_devices(&self.client, slab).map_err(|e| at(e, true))?;
+                copied.push((k, blocks));
             }
-            lists.push(match held {
-                Some(value) => ArgumentBlocks::Resident(value),
-                None => {
-                    ArgumentBlocks::Copied(port.copy_to_devices(&self.client, slab).map_err(|e| at(e, true))?)
-                }
-            });
         }
-        let device = |d: usize| lists.iter().map(|list| &list.buffers()[d]).collect();
-        let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.own_devices().len()).map(device).collect();
-        let caller = self.location.unwrap_or(Location::caller());
-        let made = self.executable.run_without_donating(&given, &kept, caller).map_err(|e| at(e, !lost))?;
-        let mut blocks: Vec<Vec<DeviceBuffer>> = self.results.iter().map(|_| Vec::new()).collect();
-        for list in made {
-            blocks.iter_mut().zip(list).for_each(|(of, block)| of.push(block));
-        }
-        let result = |(port, blocks): (&Arc<BoundaryLayout>, _)| {
-            port.into_value(&self.client, blocks).map_err(|e| at(e, !lost))
+        let block = |d: usize, k: usize| match copied.binary_search_by_key(&k, |(k, _)| *k) {
+            Ok(i) => &copied[i].1[d],
+            // `copied` has every other argument
+            Err(_) => &args[k].foreign_as::<DeviceResident>().expect("blocks on the devices").blocks[d],
         };
-        self.results.iter().zip(blocks).map(result).collect()
+        let caller = self.location.unwrap_or(Location::caller());
+        let devices = self.executable.own_devices().len();
+        let (mut made, mut blocks) = (Vec::with_capacity(self.results.len()), Vec::new());
+        let run = self.executable.run_with(args.len(), &block, &kept, caller, &mut |_, block| {
+            blocks.reserve_exact(if blocks.is_empty() { devices } else { 0 });
+            blocks.push(block);
+            if blocks.len() == devices {
+                made.push(self.results[made.len()].into_value(&self.client, std::mem::take(&mut blocks))?);
+            }
+            Ok(())
+        });
+        run.map_err(|e| at(e, !lost))?;
+        Ok(made)
     }
     fn report(&self) -> ExecutionReport {
         let block = |p: &BoundaryLayout, device: usize| {

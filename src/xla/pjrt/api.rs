@@ -304,8 +304,10 @@ pub(super) fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
 pub(super) struct RawExecutable {
     pub(super) loaded: OwnedHandle<LoadedKind>,
     pub(super) outputs: usize,
-    /// The number of processes that run it together; 0 if the client has only this one.
-    pub(super) processes: usize,
+    /// The ranks of the processes that run it together; empty if the client has only this one.
+    pub(super) ranks: Vec<i32>,
+    /// The ids of their runs.
+    pub(super) incarnations: Vec<u64>,
 }
 
 impl RawExecutable {
@@ -338,63 +340,95 @@ impl RawExecutable {
         };
         Ok((format, code))
     }
-    /// Runs the module and waits for it: `arguments` and the results have one list for each device.
+    /// Runs the module on `devices` devices and waits for it. It passes the results to `result`,
+    /// each with the position of its device: the first result of all devices, then the second one.
     ///
-    /// The lists must have equal lengths, and their buffers must belong to the executable's client.
-    /// The arguments with the indices `kept` are not donated, even if the module donates them.
-    pub(super) fn run(
+    /// `argument(d, k)` is the argument `k` of `given` on the device at position `d`. The buffers
+    /// must belong to the executable's client. The arguments with the indices `kept` are not
+    /// donated, even if the module donates them. `words` is memory that runs use one after another.
+    pub(super) fn run<'a, E: From<String>>(
         &self,
-        arguments: &[Vec<&RawBuffer>],
+        (devices, given): (usize, usize),
+        argument: &dyn Fn(usize, usize) -> &'a RawBuffer,
         kept: &[i64],
-    ) -> Result<Vec<Vec<RawBuffer>>, String> {
+        words: &mut Vec<usize>,
+        result: &mut dyn FnMut(usize, RawBuffer) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // a list of arguments and one of results for each device, then the addresses of both lists,
+        // and an event for each device
+        let (made, ins) = (devices * given, devices * (given + self.outputs));
+        let (outs, events) = (ins + devices, ins + 2 * devices);
+        words.clear();
+        words.extend((0..devices).flat_map(|d| (0..given).map(move |k| argument(d, k).0.word)));
+        words.resize(events + devices, 0);
+        let start = address(words.as_ptr());
+        let at = |word: usize| start + word * size_of::<usize>();
+        for d in 0..devices {
+            (words[ins + d], words[outs + d]) = (at(d * given), at(made + d * self.outputs));
+        }
+        let started = self.execute((devices, given), words, [ins, outs, events], kept);
         let api = &self.loaded.api;
-        let (devices, given) = (arguments.len(), arguments.first().map_or(0, Vec::len));
-        assert!(arguments.iter().all(|list| list.len() == given), "as many arguments on each device");
-        let lists: Vec<Vec<usize>> =
-            arguments.iter().map(|list| list.iter().map(|b| b.0.word).collect()).collect();
-        let ins: Vec<usize> = lists.iter().map(|list| address(list.as_ptr())).collect();
-        let mut made = vec![vec![0usize; self.outputs]; devices];
-        let outs: Vec<usize> = made.iter_mut().map(|list| list.as_mut_ptr().expose_provenance()).collect();
-        let mut events = vec![0usize; devices];
+        let mut done = started;
+        for event in &words[events..] {
+            // wait for all events, even if one failed
+            let end = await_event(api, *event);
+            done = done.and(end);
+        }
+        let mut done = done.map_err(E::from);
+        let results = &words[made..ins];
+        let count =
+            |d: usize| results[d * self.outputs..][..self.outputs].iter().filter(|w| **w != 0).count();
+        if let (Ok(()), Some(d)) = (&done, (0..devices).find(|d| count(*d) != self.outputs)) {
+            done = Err(format!("device {d} has {} results", count(d)).into());
+        }
+        for (k, d) in (0..self.outputs).flat_map(|k| (0..devices).map(move |d| (k, d))) {
+            // each buffer has an owner, also after a failure
+            if let (Ok(buffer), Ok(())) = (OwnedHandle::new(api, results[d * self.outputs + k]), &done) {
+                done = result(d, RawBuffer(buffer));
+            }
+        }
+        done
+    }
+    /// Starts a run. `words` has the lists that [`run`](Self::run) describes at the positions
+    /// `[ins, outs, events]`.
+    fn execute(
+        &self,
+        (devices, given): (usize, usize),
+        words: &mut [usize],
+        lists: [usize; 3],
+        kept: &[i64],
+    ) -> Result<(), String> {
         // PJRT_ExecuteOptions, larger than in any known version: unknown fields are null
         let mut options = [0usize; 18];
         options[0] = size_of_val(&options);
         options[7..9].copy_from_slice(&[address(kept.as_ptr()), kept.len()]);
         // the runs of the processes that take part, so that XLA knows which ones it waits for
-        let ranks: Vec<i32> = (0..self.processes as i32).collect();
-        let incarnations: Vec<u64> = (0..self.processes).map(incarnation).collect();
-        if self.processes > 0 {
+        if !self.ranks.is_empty() {
             options[11..14].copy_from_slice(&[
-                ranks.len(),
-                address(ranks.as_ptr()),
-                address(incarnations.as_ptr()),
+                self.ranks.len(),
+                address(self.ranks.as_ptr()),
+                address(self.incarnations.as_ptr()),
             ]);
         }
-        let mut words = [
+        let start = words.as_mut_ptr().expose_provenance();
+        let [ins, outs, events] = lists.map(|word| start + word * size_of::<usize>());
+        let mut arguments = [
             0,
             0,
             self.loaded.word,
             options.as_mut_ptr().expose_provenance(),
-            address(ins.as_ptr()),
+            ins,
             devices,
             given,
-            address(outs.as_ptr()),
-            events.as_mut_ptr().expose_provenance(),
+            outs,
+            events,
             0,
         ];
         // SAFETY: these are PJRT_LoadedExecutable_Execute_Args; each device's list has `given`
-        // arguments (asserted above) and space for `outputs` results, there is one event for each
-        // device, and all lists live until the call returns. The plugin does not access them
-        // afterwards (contract of PJRT plugins)
-        let started = unsafe { api.call(LOADED_EXECUTE, &mut words) };
-        let owned = |word| OwnedHandle::new(api, word).ok().map(RawBuffer);
-        let full = |list: Vec<usize>| list.into_iter().filter_map(owned).collect();
-        let results: Vec<Vec<RawBuffer>> = made.into_iter().map(full).collect();
-        // wait for all events, even if one failed
-        let ends: Vec<_> = events.into_iter().map(|event| await_event(api, event)).collect();
-        started?;
-        ends.into_iter().collect::<Result<(), String>>()?;
-        Ok(results)
+        // arguments and space for `outputs` results, and there is one event for each device (caller
+        // contract of this private function). All lists live until the call returns, and the plugin
+        // does not access them afterwards (contract of PJRT plugins)
+        unsafe { self.loaded.api.call(LOADED_EXECUTE, &mut arguments) }
     }
 }
 

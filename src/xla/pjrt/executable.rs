@@ -17,6 +17,7 @@ pub struct LoadedExecutable {
     pub(super) own: Vec<usize>,
     /// The data read from the compiled module, once it has been requested.
     pub(super) hlo_module: OnceLock<Option<hlo::HloModule>>,
+    pub(super) result_types: OnceLock<ResultTypes>,
 }
 
 impl LoadedExecutable {
@@ -45,26 +46,86 @@ impl LoadedExecutable {
     /// message.)
     #[track_caller]
     pub fn run(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<Vec<Vec<DeviceBuffer>>> {
-        if let (Some(given), Some(takes)) =
-            (arguments.first(), self.hlo_module().and_then(|m| m.parameters.as_ref()))
-        {
-            let op = "pjrt::LoadedExecutable::run";
-            if given.len() != takes.len() {
+        self.check_arguments(arguments)?;
+        self.run_lists(arguments, Location::caller())
+    }
+    /// Runs the module for the user's call at `location`, with lists that are known to fit.
+    pub(super) fn run_lists(
+        &self,
+        arguments: &[Vec<&DeviceBuffer>],
+        location: SourceLocation,
+    ) -> Result<Vec<Vec<DeviceBuffer>>> {
+        let mut results: Vec<Vec<DeviceBuffer>> =
+            self.own.iter().map(|_| Vec::with_capacity(self.inner.outputs)).collect();
+        let given = arguments.first().map_or(0, Vec::len);
+        self.run_with(given, &|d, k| arguments[d][k], &[], location, &mut |d, buffer| {
+            results[d].push(buffer);
+            Ok(())
+        })?;
+        Ok(results)
+    }
+    /// Returns an error if the module does not take these blocks.
+    fn check_arguments(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<()> {
+        let op = "pjrt::LoadedExecutable::run";
+        let reject = |kind, message: String| Err(op_error(op, fault(kind, message)));
+        if arguments.len() != self.own.len() {
+            let message =
+                format!("arguments of {} devices, but it runs on {}", arguments.len(), self.own.len());
+            return reject(ErrorKind::Mesh, message);
+        }
+        let takes = self.hlo_module().and_then(|m| m.parameters.as_ref());
+        for (&d, list) in self.own.iter().zip(arguments) {
+            if let Some(takes) = takes.filter(|takes| takes.len() != list.len()) {
                 let takes = crate::core::diagnostic::pluralize(takes.len(), "argument");
-                let message = format!("the module takes {takes}, and {} are given", given.len());
-                return Err(op_error(op, fault(ErrorKind::Data, message)));
+                let message = format!("the module takes {takes}, and {} are given", list.len());
+                return reject(ErrorKind::Data, message);
             }
-            for (k, (b, (dtype, shape))) in given.iter().zip(takes).enumerate() {
-                if (b.dtype, &b.shape) != (*dtype, shape) {
-                    let kind = if b.dtype == *dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
-                    let (given, wanted) = (b.dtype.array_type(&b.shape), dtype.array_type(shape));
-                    let message =
-                        format!("argument {k} is {given}; on each device the module takes {wanted}");
-                    return Err(Error::new(fault(kind, message), op, vec![given.to_string()], None));
+            if list.len() != arguments[0].len() {
+                let message =
+                    format!("device {d} has {} arguments, device 0 has {}", list.len(), arguments[0].len());
+                return reject(ErrorKind::Data, message);
+            }
+            for (k, b) in list.iter().enumerate() {
+                if !b.client.is_same(&self.client) {
+                    let message = format!("argument {k} on device {d} is of another client");
+                    return reject(ErrorKind::Mesh, message);
                 }
+                if b.device != d {
+                    let message = format!("argument {k} of device {d} is on device {}", b.device);
+                    return reject(ErrorKind::Mesh, message);
+                }
+                let takes = takes.map(|takes| (takes[k].0, &takes[k].1));
+                self.check_block(k, b, takes, arguments[0][k])?;
             }
         }
-        self.run_without_donating(arguments, &[], Location::caller())
+        Ok(())
+    }
+    /// Returns an error if argument `k` has another type than the module's parameter, which is
+    /// `takes` if the plugin reports it, or than the argument on the first device.
+    fn check_block(
+        &self,
+        k: usize,
+        b: &DeviceBuffer,
+        takes: Option<(DType, &Shape)>,
+        first: &DeviceBuffer,
+    ) -> Result<()> {
+        let op = "pjrt::LoadedExecutable::run";
+        if let Some((dtype, shape)) = takes.filter(|takes| *takes != (b.dtype, &b.shape)) {
+            let kind = if b.dtype == dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+            let (given, wanted) = (b.dtype.array_type(&b.shape), dtype.array_type(shape));
+            let message = format!("argument {k} is {given}; on each device the module takes {wanted}");
+            return Err(Error::new(fault(kind, message), op, vec![given.to_string()], None));
+        }
+        if (b.dtype, &b.shape) != (first.dtype, &first.shape) {
+            let message = format!(
+                "argument {k} is {} on device {} and {} on device 0",
+                b.dtype.array_type(&b.shape),
+                b.device,
+                first.dtype.array_type(&first.shape)
+            );
+            return Err(op_error(op, fault(ErrorKind::Shape, message)));
+        }
+        Ok(())
     }
     /// Returns the collectives of the compiled module, in order; one in a loop counts once.
     ///
@@ -94,85 +155,78 @@ impl LoadedExecutable {
         let read = || self.inner.optimized().ok().and_then(|(form, code)| hlo::read(&form, &code));
         self.hlo_module.get_or_init(read).as_ref()
     }
-    /// Runs the module for the user's call at `location`, but does not donate the arguments with
-    /// the indices `kept`.
-    pub(crate) fn run_without_donating(
+    /// Runs the module for the user's call at `location`. It passes the results to `result`, each
+    /// with the position of its device: the first result of all devices, then the second one.
+    ///
+    /// `argument(d, k)` is the argument `k` of `given` on the device at position `d` among those of
+    /// this process: a block on that device, of the type that the module takes, which is not
+    /// checked again. The arguments with the indices `kept` are not donated.
+    pub(crate) fn run_with<'a>(
         &self,
-        arguments: &[Vec<&DeviceBuffer>],
+        given: usize,
+        argument: &dyn Fn(usize, usize) -> &'a DeviceBuffer,
         kept: &[i64],
         location: SourceLocation,
-    ) -> Result<Vec<Vec<DeviceBuffer>>> {
+        result: &mut dyn FnMut(usize, DeviceBuffer) -> Result<()>,
+    ) -> Result<()> {
         let op = "pjrt::LoadedExecutable::run";
-        let reject = |kind, message: String| Err(op_error(op, fault(kind, message)));
-        if arguments.len() != self.own.len() {
-            let message =
-                format!("arguments of {} devices, but it runs on {}", arguments.len(), self.own.len());
-            return reject(ErrorKind::Mesh, message);
-        }
-        for (&d, list) in self.own.iter().zip(arguments) {
-            if list.len() != arguments[0].len() {
-                let message =
-                    format!("device {d} has {} arguments, device 0 has {}", list.len(), arguments[0].len());
-                return reject(ErrorKind::Data, message);
-            }
-            for (k, b) in list.iter().enumerate() {
-                if !b.client.is_same(&self.client) {
-                    return reject(
-                        ErrorKind::Mesh,
-                        format!("argument {k} on device {d} is of another client"),
-                    );
-                }
-                if b.device != d {
-                    return reject(
-                        ErrorKind::Mesh,
-                        format!("argument {k} of device {d} is on device {}", b.device),
-                    );
-                }
-                let first = arguments[0][k];
-                if (b.dtype, &b.shape) != (first.dtype, &first.shape) {
-                    let message = format!(
-                        "argument {k} is {} on device {d} and {} on device 0",
-                        b.dtype.array_type(&b.shape),
-                        first.dtype.array_type(&first.shape)
-                    );
-                    return reject(ErrorKind::Shape, message);
-                }
-            }
-        }
-        let inner: Vec<Vec<&api::RawBuffer>> =
-            arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
-        let turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let call = self.client.begin_run(&self.name, location)?;
-        let results = self.inner.run(&inner, kept).map_err(|words| {
-            self.client.explain(plugin_error(op, "XLA did not run it", &words), op, location)
-        })?;
+        let mut made = 0;
+        let done = self.inner.run(
+            (self.own.len(), given),
+            &|d, k| &argument(d, k).inner,
+            kept,
+            &mut turn,
+            &mut |d, buffer| {
+                let (dtype, shape) = self.result_type(made / self.own.len(), &buffer)?;
+                made += 1;
+                let (device, client) = (self.own[d], self.client.clone());
+                result(d, DeviceBuffer { inner: buffer, dtype, shape, device, client })
+                    .map_err(RunFailure::Ours)
+            },
+        );
         drop((call, turn));
-        let held = |(&device, list): (&usize, Vec<api::RawBuffer>)| {
-            if list.len() != self.inner.outputs {
-                return Err(plugin_error(
-                    op,
-                    "XLA ran it",
-                    &format!("device {device} has {} results", list.len()),
-                ));
+        done.map_err(|failure| match failure {
+            RunFailure::Ours(error) => error,
+            RunFailure::Plugin(words) => {
+                self.client.explain(plugin_error(op, "XLA did not run it", &words), op, location)
             }
-            list.into_iter().map(|b| self.wrap_result(device, b)).collect()
-        };
-        self.own.iter().zip(results).map(held).collect()
+        })
     }
-    fn wrap_result(&self, device: usize, inner: api::RawBuffer) -> Result<DeviceBuffer> {
+    /// Returns the type of result `k`, which the plugin reports for the first buffer of it.
+    fn result_type(&self, k: usize, buffer: &api::RawBuffer) -> Result<(DType, Shape), RunFailure> {
+        let known = |types: &ResultTypes| types[k].get().cloned();
+        if let Some(found) = self.result_types.get().and_then(known) {
+            return Ok(found);
+        }
         let op = "pjrt::LoadedExecutable::run";
-        let failed = |words: String| plugin_error(op, "the type of a result cannot be read", &words);
-        let kind = inner.kind().map_err(failed)?;
-        let shape = inner.shape().map_err(failed)?;
+        let failed =
+            |words: String| RunFailure::Ours(plugin_error(op, "the type of a result cannot be read", &words));
+        let kind = buffer.kind().map_err(failed)?;
+        let shape: Shape = buffer.shape().map_err(failed)?.into();
         let Some((dtype, _)) = BUFFER_TYPES.iter().find(|k| k.1 == kind) else {
             let message = format!(
                 "a result has element type {kind} of the PJRT interface, which atmesh does not support"
             );
-            return Err(op_error(op, fault(ErrorKind::Dtype, message)));
+            return Err(RunFailure::Ours(op_error(op, fault(ErrorKind::Dtype, message))));
         };
-        Ok(DeviceBuffer { inner, dtype: *dtype, shape: shape.into(), device, client: self.client.clone() })
+        let types = self.result_types.get_or_init(|| vec![OnceLock::new(); self.inner.outputs].into());
+        Ok(types[k].get_or_init(|| (*dtype, shape)).clone())
     }
 }
+
+/// The types of a module's results, once a run has returned them.
+pub(super) type ResultTypes = Box<[OnceLock<(DType, Shape)>]>;
+
+/// The reason why a run ended without results.
+enum RunFailure {
+    /// The plugin's message.
+    Plugin(String),
+    Ours(Error),
+}
+
+conversions! { RunFailure: [] String => |words| RunFailure::Plugin(words); }
 
 /// A block of elements on a device of a [`Client`]. Its memory is freed when it is dropped.
 #[derive(Debug)]

@@ -64,7 +64,7 @@ impl Client {
         }
         let module = self.gather_module(dtype, shape, location)?;
         let lists: Vec<Vec<&DeviceBuffer>> = blocks.iter().map(|block| vec![block]).collect();
-        let results = module.run_without_donating(&lists, &[], location)?;
+        let results = module.run_lists(&lists, location)?;
         match results.first().and_then(|list| list.first()) {
             Some(all) => all.read(),
             None => Err(op_error(op, fault!(Device, "the plugin returned no result"))),
@@ -85,8 +85,9 @@ impl Client {
         let devices = self.devices();
         if let Some(inner) = known(&lock()) {
             let own = self.inner.own.clone();
-            let hlo_module = OnceLock::new();
-            return Ok(LoadedExecutable { inner, client: self.clone(), name, devices, own, hlo_module });
+            let (hlo_module, result_types) = (OnceLock::new(), OnceLock::new());
+            let client = self.clone();
+            return Ok(LoadedExecutable { inner, client, name, devices, own, hlo_module, result_types });
         }
         let module = self.compile_at(&gather_text(dtype, shape, devices), devices, location)?;
         lock().push((dtype, shape.clone(), module.inner.clone()));

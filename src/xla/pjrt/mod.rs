@@ -141,10 +141,10 @@ fn update_transfers(one: impl FnOnce(&mut Transfers)) {
 pub struct Client {
     inner: Arc<RawClient>,
     path: Arc<Path>,
-    /// A lock that is held while a module runs.
+    /// A lock that is held while a module runs, with memory for the lists of a run.
     /// Two modules that communicate would deadlock if they started in different orders on their
     /// devices.
-    run_lock: Arc<Mutex<()>>,
+    run_lock: Arc<Mutex<Vec<usize>>>,
     /// The processes of the client; `None` if there is only this one.
     group: Option<Arc<ProcessGroup>>,
     gathers: Arc<gather::GatherModules>,
@@ -315,6 +315,7 @@ impl Client {
             devices,
             own,
             hlo_module: OnceLock::new(),
+            result_types: OnceLock::new(),
         })
     }
     /// Copies a block of elements to the device with index `device`.

@@ -129,7 +129,12 @@ impl RawClient {
             true => self.devices.last().map_or(0, |device| device.process + 1),
             false => 0,
         };
-        let mut made = RawExecutable { loaded: OwnedHandle::new(api, made[6])?, outputs: 0, processes };
+        let mut made = RawExecutable {
+            loaded: OwnedHandle::new(api, made[6])?,
+            outputs: 0,
+            ranks: (0..processes as i32).collect(),
+            incarnations: (0..processes).map(incarnation).collect(),
+        };
         [made.outputs] = made.unloaded()?.get(GET_NUM_OUTPUTS)?;
         if made.outputs > MAX_RESULTS {
             return Err(format!("the plugin returned an executable of {} results", made.outputs));

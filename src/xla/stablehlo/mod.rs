@@ -27,8 +27,10 @@ mod manual;
 mod named_ops;
 mod narrow;
 mod ragged_dot;
+mod rounding;
 mod shardings;
 mod syntax;
+mod unused;
 mod writer;
 
 pub use shardings::Annotate;
@@ -156,7 +158,7 @@ pub(crate) fn write(program: &Program, given: &[ModuleInput], options: Options) 
         let _ = writeln!(text, "  sdy.mesh @{} = <{}>", mesh_name(k), list(axes));
     }
     let _ = writeln!(text, "  func.func public @main({}) -> ({}) {{", heads.join(", "), shown.join(", "));
-    text += &w.out;
+    text += &unused::without_unused(&w.out);
     text += "  }\n}\n";
     Ok(StableHloModule { text, arguments, results })
 }

@@ -39,6 +39,27 @@ pub(super) fn types<'a>(values: impl IntoIterator<Item = &'a Ssa>) -> String {
     join(values.into_iter().map(Ssa::ty))
 }
 
+/// The way in which a float32 value comes from 16-bit floats of one type.
+#[derive(Clone)]
+pub(super) struct Origin {
+    /// The type of the 16-bit floats.
+    pub(super) dtype: DType,
+    /// True if the value is a 16-bit float; false if only rounding makes it one.
+    pub(super) is_exact: bool,
+    pub(super) form: OriginForm,
+}
+
+/// The operation that makes the value.
+#[derive(Clone)]
+pub(super) enum OriginForm {
+    Converted(Ssa),
+    /// An elementwise operation on values that are 16-bit floats, and on constants.
+    Operation(String, Vec<Ssa>),
+    Reshaped(Ssa, Vec<usize>),
+    /// The operand, its dimensions in the result, and the shape of the result.
+    Broadcast(Ssa, Vec<usize>, Vec<usize>),
+}
+
 /// A module that is being written.
 pub(super) struct Writer {
     pub(super) out: String,
@@ -56,6 +77,8 @@ pub(super) struct Writer {
     pub(super) options: super::Options,
     /// The transposes that each open region has, by the name of the operand and the order.
     transposes: Vec<HashMap<(String, Vec<usize>), Ssa>>,
+    /// The way in which float32 values come from 16-bit floats, by their names.
+    pub(super) origins: HashMap<String, Origin>,
 }
 
 impl Writer {
@@ -71,6 +94,7 @@ impl Writer {
             scope: ScopePath::default(),
             options,
             transposes: vec![HashMap::new()],
+            origins: HashMap::new(),
         }
     }
     /// Writes the last line of an operation, with its source location.
@@ -125,7 +149,9 @@ impl Writer {
     pub(super) fn elementwise(&mut self, op: &str, args: &[&Ssa]) -> Ssa {
         let x = args[0];
         let text = format!("stablehlo.{op} {} : {}", names(args.iter().copied()), x.ty());
-        self.op(text, x.dtype, &x.shape)
+        let made = self.op(text, x.dtype, &x.shape);
+        self.record_operation(&made, op, args);
+        made
     }
     pub(super) fn compare(&mut self, how: &str, a: &Ssa, b: &Ssa) -> Ssa {
         let text = format!(
@@ -151,13 +177,20 @@ impl Writer {
         if x.dtype == to.storage() {
             return x.clone();
         }
-        self.typed(&format!("stablehlo.convert {}", x.name), &[x], to, &x.shape)
+        if let Some(rounded) = self.rounded(x, to) {
+            return rounded;
+        }
+        let made = self.typed(&format!("stablehlo.convert {}", x.name), &[x], to, &x.shape);
+        self.record_conversion(&made, x);
+        made
     }
     pub(super) fn reshape(&mut self, x: &Ssa, shape: &[usize]) -> Ssa {
         if x.shape == shape {
             return x.clone();
         }
-        self.typed(&format!("stablehlo.reshape {}", x.name), &[x], x.dtype, shape)
+        let made = self.typed(&format!("stablehlo.reshape {}", x.name), &[x], x.dtype, shape);
+        self.record_reshape(&made, x);
+        made
     }
     /// Transposes a value: dimension `k` of the result is dimension `order[k]` of the operand.
     /// Gradients transpose some values again; a region has each transpose once.
@@ -183,7 +216,9 @@ impl Writer {
             return x.clone();
         }
         let text = format!("stablehlo.broadcast_in_dim {}, dims = {}", x.name, list(dims));
-        self.typed(&text, &[x], x.dtype, shape)
+        let made = self.typed(&text, &[x], x.dtype, shape);
+        self.record_broadcast(&made, x, dims);
+        made
     }
     /// Slices a value; `bounds` has `[start, limit, stride]` for each dimension.
     pub(super) fn slice(&mut self, x: &Ssa, bounds: &[[i64; 3]]) -> Ssa {

@@ -97,6 +97,22 @@ impl Binary {
         self.fun().is_some_and(|op| op.info().result == ResultDType::Bool)
     }
 
+    /// Returns 1 where the maximum or minimum `z` is `this`, and 0 where it is `other`.
+    /// Where operands are equal, each gets half of the derivative.
+    fn winner_share(self, b: &mut Builder, [this, other]: [&Value; 2], z: &Value) -> Result<Value> {
+        let number = |x: f64| Value::literal(z.ty.dtype, x);
+        if z.ty.dtype.is_complex() {
+            let (won, tied) = (b.binary(Binary::Eq, this, z)?, b.binary(Binary::Eq, other, z)?);
+            let share = b.select(&tied, &number(0.5), &number(1.0))?;
+            return b.select(&won, &share, &number(0.0));
+        }
+        // without the result, no engine computes it again where it needs the share
+        let wins = if self == Binary::Max { Binary::Gt } else { Binary::Lt };
+        let (won, tied) = (b.binary(wins, this, other)?, b.binary(Binary::Eq, this, other)?);
+        let share = b.select(&tied, &number(0.5), &number(0.0))?;
+        b.select(&won, &number(1.0), &share)
+    }
+
     /// Returns the tangent of the result along operand `k`; `None` is zero.
     ///
     /// The tangent may have any shape that broadcasts to the shape of the result.
@@ -132,12 +148,8 @@ impl Binary {
                 let slope = divisor_slope(b, x, y)?;
                 b.mul(t, &slope)?
             }
-            // Where operands are equal, each gets half of the derivative.
             (Binary::Max | Binary::Min, _) => {
-                let (won, tied) = (b.binary(Binary::Eq, this, z)?, b.binary(Binary::Eq, other, z)?);
-                let number = |x: f64| Value::literal(z.ty.dtype, x);
-                let share = b.select(&tied, &number(0.5), &number(1.0))?;
-                let share = b.select(&won, &share, &number(0.0))?;
+                let share = self.winner_share(b, [this, other], z)?;
                 b.mul(t, &share)?
             }
             (Binary::Pow, _) => {
