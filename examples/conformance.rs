@@ -3,6 +3,7 @@
 //! Prints `name passed/total` per file and every failure. Exits with status 1 if a case failed.
 
 #[path = "../tests/conformance/runner/mod.rs"]
+#[expect(dead_code, reason = "the example checks all values")]
 mod runner;
 
 use atmesh::EngineKind;
