@@ -21,6 +21,9 @@ use Tested::{At, Exempt};
 /// The limits in `src/kernels`: file, constant, how it is tested.
 const LIMITS: &[(&str, &str, Tested)] = &[
     ("gemm.rs", "MAX_UNPACKED_MACS", At("products")),
+    ("gemm/few_rows.rs", "MAX_ROWS", At("products_with_few_rows")),
+    ("gemm/few_rows.rs", "MIN_COLUMNS", At("products_with_few_rows")),
+    ("gemm/few_rows.rs", "MIN_ROW_STRIDE", At("products_with_few_rows")),
     ("gemm/gemv.rs", "MAX_IN_ORDER_TERMS", At("products")),
     ("gemm/gemv.rs", "MAX_SHORT_TERMS", At("products")),
     ("gemm/gemv.rs", "MAX_STRIP_BYTES", Exempt("it divides work, and sizes of one row are tested")),
@@ -208,6 +211,25 @@ fn products() {
         for m in around(limit("gemm/packed.rs", "MIN_SIZE")) {
             product(d, [m, 300, 18]);
             product(d, [18, m, 100]);
+        }
+    }
+}
+
+#[test]
+fn products_with_few_rows() {
+    let columns = limit("gemm/few_rows.rs", "MIN_COLUMNS");
+    let stride = limit("gemm/few_rows.rs", "MIN_ROW_STRIDE");
+    let w = array(F32, &values(F32, 17 * 2 * stride, 7919)).reshape([17, 2 * stride]);
+    for m in around(limit("gemm/few_rows.rs", "MAX_ROWS")) {
+        for n in around(stride) {
+            product(F32, [m, 17, n]);
+        }
+        let x = array(F32, &values(F32, m * 17, 0)).reshape([m, 17]);
+        // (a part of the columns keeps the stride of all)
+        for n in around(columns) {
+            let part = jit(|(x, w): (Array, Array)| x.dot(&w.slice(ix![.., 0..n]))).call((&x, &w)).unwrap();
+            let all = x.dot(&w).slice(ix![.., 0..n]);
+            assert_eq!(part.to_vec::<f32>().unwrap(), all.to_vec::<f32>().unwrap(), "{m}×17 by 17×{n}");
         }
     }
 }
