@@ -155,6 +155,19 @@ impl Program {
 
     /// Runs the lines, on arrays or tracers.
     pub(crate) fn run(&self, xs: &[Array], mesh: Option<&Mesh>, written: Written) -> Result<Vec<Array>> {
+        let values = self.values(xs, mesh, written)?;
+        Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
+    }
+
+    /// Returns the operands of the line that computes each result, without a mesh.
+    pub(crate) fn operands_of_results(&self, xs: &[Array]) -> Result<Vec<Vec<Array>>> {
+        let values = self.values(xs, None, Written::default())?;
+        let read = |v: usize| self.lines.get(v.wrapping_sub(self.inputs.len())).map_or(vec![], Line::reads);
+        let operands = |v: usize| read(v).into_iter().filter_map(|v| values[v].clone()).collect();
+        Ok(self.results().into_iter().map(operands).collect())
+    }
+
+    fn values(&self, xs: &[Array], mesh: Option<&Mesh>, written: Written) -> Result<Vec<Option<Array>>> {
         let n = self.inputs.len();
         let mut values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
         values.resize(n + self.lines.len(), None);
@@ -162,7 +175,7 @@ impl Program {
         for k in written.order.unwrap_or(&own) {
             values[n + k] = Some(self.lines[*k].apply(&values, mesh, written.swapped)?);
         }
-        Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
+        Ok(values)
     }
 
     /// Returns a random order of the lines in which values are defined before they are read;

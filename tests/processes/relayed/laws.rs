@@ -2,7 +2,7 @@
 //! compiled.
 
 use super::programs_of_laws::{Program, Written};
-use super::results::{Digests, compare, print_digests, same_digests};
+use super::results::{Digests, compare_with, print_digests, same_digests};
 use super::soak::runs_all;
 use super::supervisor::wait_all;
 use super::{LIMIT, Rng, start_with};
@@ -47,6 +47,7 @@ pub(crate) fn random_programs() -> Result<()> {
         }
         let xs = program.numbers(0);
         let one = program.run(&xs, None, Written::default())?;
+        let operands = program.operands_of_results(&xs)?;
         let placed = program.placed(&xs, &mesh);
         // each line by itself, which also finds the operands to replicate
         let eager = match program.accept(&placed, &mesh) {
@@ -58,7 +59,8 @@ pub(crate) fn random_programs() -> Result<()> {
         };
         for (k, (many, one)) in eager.iter().zip(&one).enumerate() {
             let name = format!("seed {seed}, result {k}, line by line");
-            compare(&name, many, one, &mut digests).map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
+            compare_with(&name, many, one, &operands[k], &mut digests)
+                .map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
         }
         let compiled = jit(|xs: &Vec<Array>| program.run(xs, Some(&mesh), Written::default()));
         let compiled = match compiled.call(&placed) {
@@ -67,7 +69,8 @@ pub(crate) fn random_programs() -> Result<()> {
         };
         for (k, (many, one)) in compiled.iter().zip(&one).enumerate() {
             let name = format!("seed {seed}, result {k}, compiled");
-            compare(&name, many, one, &mut digests).map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
+            compare_with(&name, many, one, &operands[k], &mut digests)
+                .map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
         }
         done += 1;
         if done % 20 == 0 {
@@ -85,7 +88,7 @@ fn random_programs_agree_with_one_process() {
     let Some(all) = start_with("random programs", 3, 2, &[("ATMESH_TEST_PROGRAMS", programs.into())]) else {
         return;
     };
-    let all = wait_all(all, LIMIT * if runs_all() { 60 } else { 2 });
+    let all = wait_all(all, LIMIT * if runs_all() { 120 } else { 2 });
     all.iter().for_each(|ended| ended.assert_success());
     let blocks = same_digests(all.iter().map(|ended| &*ended.stdout));
     let summary = all[0].stdout.lines().find(|line| line.contains(" programs agree, ")).unwrap();

@@ -250,7 +250,7 @@ pub(crate) fn own_programs() -> Result<()> {
     // more programs than the cache of all programs holds
     let data = Array::from(vec![1.0_f32; 4000]);
     for k in 0..3800 * cluster.process() {
-        data.slice(ix![k..k + 1]);
+        let _ = data.slice(ix![k..k + 1]);
     }
     compare("afterwards", &step.call(&x)?, &(&host * 2.0).tanh())?;
     for k in 1..=12 {
@@ -258,7 +258,7 @@ pub(crate) fn own_programs() -> Result<()> {
         compare("a rate", &(&x * rate), &(&host * rate))?;
         // more operations than this thread's cache holds
         for k in 0..100 * cluster.process() {
-            data.slice(ix![k..k + 1]);
+            let _ = data.slice(ix![k..k + 1]);
         }
     }
     cluster.barrier("all results are right")

@@ -50,13 +50,33 @@ fn block<T: Copy>(all: &[T], shape: &[usize], index: &[Range<usize>]) -> Vec<T> 
 ///
 /// It sends no messages. The error says which elements differ.
 pub(crate) fn compare(name: &str, many: &Array, one: &Array, digests: &mut Digests) -> Result<()> {
+    compare_with(name, many, one, &[], digests)
+}
+
+/// Returns the maximum absolute value of finite elements.
+fn maximum(elements: &[Complex<f64>]) -> f64 {
+    elements.iter().map(|x| x.norm()).filter(|x| x.is_finite()).fold(0.0, f64::max)
+}
+
+/// Compares the blocks as [`compare`] does, for a result of these operands. The tolerance is relative
+/// to their elements, too, because sums of them in another order are rounded otherwise.
+pub(crate) fn compare_with(
+    name: &str,
+    many: &Array,
+    one: &Array,
+    operands: &[Array],
+    digests: &mut Digests,
+) -> Result<()> {
     let fail = |why: String| Err(Error::other(format!("{name}: {why}")));
     let (dtype, shape) = (one.dtype()?, one.shape()?.to_vec());
     if (many.dtype()?, &many.shape()?.to_vec()) != (dtype, &shape) {
         return fail(format!("{} instead of {}", type_of(many), type_of(one)));
     }
     let all = elements(one)?;
-    let largest = all.iter().map(|x| x.norm()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+    let mut largest = maximum(&all);
+    for operand in operands {
+        largest = largest.max(maximum(&elements(operand)?));
+    }
     let near = tolerance(dtype) * if largest == 0.0 { 1.0 } else { largest };
     for shard in many.shards()? {
         let (theirs, ours) = (elements(&shard.data)?, block(&all, &shape, &shard.index));
