@@ -227,7 +227,7 @@ fn products_with_few_rows() {
         let x = array(F32, &values(F32, m * 17, 0)).reshape([m, 17]);
         // (a part of the columns keeps the stride of all)
         for n in around(columns) {
-            let part = jit(|(x, w): (Array, Array)| x.dot(&w.slice(ix![.., 0..n]))).call((&x, &w)).unwrap();
+            let part = jit(|(x, w): (Array, Array)| x.dot(w.slice(ix![.., 0..n]))).call((&x, &w)).unwrap();
             let all = x.dot(&w).slice(ix![.., 0..n]);
             assert_eq!(part.to_vec::<f32>().unwrap(), all.to_vec::<f32>().unwrap(), "{m}×17 by 17×{n}");
         }
