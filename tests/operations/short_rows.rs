@@ -98,8 +98,8 @@ fn sums_have_the_documented_order() {
             let order = if rows { as_rows } else { as_row };
             // (a sum starts from 0)
             // (small integers are added as the type of their sum)
-            let wide = |x: &Array| x.astype(x.sum(..).dtype().unwrap());
-            let want = bits(&(order(&wide(&x), sum) + Array::zeros([]).astype(d)));
+            let total = x.sum(..).dtype().unwrap();
+            let want = bits(&(order(&x.astype(total), sum) + Array::zeros([]).astype(total)));
             let name = format!("{d} [{n},{m},{k}]");
             let x = x.reshape([n, m, k]).ready().unwrap();
             let of = |f: fn(&Array) -> Array| bits(&jit(f).call(&x).unwrap().reshape([n * m]));
@@ -108,7 +108,7 @@ fn sums_have_the_documented_order() {
                 of(|x| (x + x - x).sum(-1)),
                 bits(&{
                     let y = (&x + &x - &x).reshape([n * m, k]);
-                    order(&wide(&y), sum) + Array::zeros([]).astype(d)
+                    order(&y.astype(total), sum) + Array::zeros([]).astype(total)
                 }),
                 "{name}, computed"
             );
