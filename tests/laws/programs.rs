@@ -159,12 +159,19 @@ impl Program {
         Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
     }
 
-    /// Returns the operands of the line that computes each result, without a mesh.
-    pub(crate) fn operands_of_results(&self, xs: &[Array]) -> Result<Vec<Vec<Array>>> {
+    /// Returns, for each result, all values that it is computed from, without a mesh.
+    pub(crate) fn sources_of_results(&self, xs: &[Array]) -> Result<Vec<Vec<Array>>> {
         let values = self.values(xs, None, Written::default())?;
-        let read = |v: usize| self.lines.get(v.wrapping_sub(self.inputs.len())).map_or(vec![], Line::reads);
-        let operands = |v: usize| read(v).into_iter().filter_map(|v| values[v].clone()).collect();
-        Ok(self.results().into_iter().map(operands).collect())
+        let sources = |result: usize| {
+            let mut sources = vec![result];
+            let mut next = 0;
+            while let Some(&v) = sources.get(next) {
+                sources.extend(self.lines.get(v.wrapping_sub(self.inputs.len())).map_or(vec![], Line::reads));
+                next += 1;
+            }
+            sources.into_iter().skip(1).filter_map(|v| values[v].clone()).collect()
+        };
+        Ok(self.results().into_iter().map(sources).collect())
     }
 
     fn values(&self, xs: &[Array], mesh: Option<&Mesh>, written: Written) -> Result<Vec<Option<Array>>> {

@@ -47,7 +47,7 @@ pub(crate) fn random_programs() -> Result<()> {
         }
         let xs = program.numbers(0);
         let one = program.run(&xs, None, Written::default())?;
-        let operands = program.operands_of_results(&xs)?;
+        let sources = program.sources_of_results(&xs)?;
         let placed = program.placed(&xs, &mesh);
         // each line by itself, which also finds the operands to replicate
         let eager = match program.accept(&placed, &mesh) {
@@ -59,7 +59,7 @@ pub(crate) fn random_programs() -> Result<()> {
         };
         for (k, (many, one)) in eager.iter().zip(&one).enumerate() {
             let name = format!("seed {seed}, result {k}, line by line");
-            compare_with(&name, many, one, &operands[k], &mut digests)
+            compare_with(&name, many, one, &sources[k], &mut digests)
                 .map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
         }
         let compiled = jit(|xs: &Vec<Array>| program.run(xs, Some(&mesh), Written::default()));
@@ -69,7 +69,7 @@ pub(crate) fn random_programs() -> Result<()> {
         };
         for (k, (many, one)) in compiled.iter().zip(&one).enumerate() {
             let name = format!("seed {seed}, result {k}, compiled");
-            compare_with(&name, many, one, &operands[k], &mut digests)
+            compare_with(&name, many, one, &sources[k], &mut digests)
                 .map_err(|e| Error::other(format!("{e}\n{program:?}")))?;
         }
         done += 1;

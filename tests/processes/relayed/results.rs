@@ -58,13 +58,13 @@ fn maximum(elements: &[Complex<f64>]) -> f64 {
     elements.iter().map(|x| x.norm()).filter(|x| x.is_finite()).fold(0.0, f64::max)
 }
 
-/// Compares the blocks as [`compare`] does, for a result of these operands. The tolerance is relative
-/// to their elements, too, because sums of them in another order are rounded otherwise.
+/// Compares the blocks as [`compare`] does, for a result that is computed from these values. The
+/// tolerance is relative to their elements, too, because XLA adds them in another order.
 pub(crate) fn compare_with(
     name: &str,
     many: &Array,
     one: &Array,
-    operands: &[Array],
+    sources: &[Array],
     digests: &mut Digests,
 ) -> Result<()> {
     let fail = |why: String| Err(Error::other(format!("{name}: {why}")));
@@ -74,8 +74,8 @@ pub(crate) fn compare_with(
     }
     let all = elements(one)?;
     let mut largest = maximum(&all);
-    for operand in operands {
-        largest = largest.max(maximum(&elements(operand)?));
+    for source in sources {
+        largest = largest.max(maximum(&elements(source)?));
     }
     let near = tolerance(dtype) * if largest == 0.0 { 1.0 } else { largest };
     for shard in many.shards()? {
