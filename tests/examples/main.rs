@@ -418,6 +418,10 @@ fn texts_use_the_words_of_the_field() {
     }
     let mut wrong = Vec::new();
     for file in files {
+        // `scripts/playground` writes this file, which has the code of all programs.
+        if file.ends_with("playground/wholes.json") {
+            continue;
+        }
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let source = file.extension().is_some_and(|e| e == "rs");
         for (n, line) in text.lines().enumerate() {
