@@ -3,6 +3,7 @@
 
 use crate::error_checks::Unquoted as _;
 use crate::error_checks::{flaw, well};
+use crate::soak::runs_all;
 use crate::{Rng, law};
 use atmesh::array::Term;
 use atmesh::diagnostic::{ErrorKind, Fault};
@@ -499,5 +500,6 @@ fn kernels_are_rejected_or_right() {
             (Err(e), Ok(_)) => vec![format!("{}: the reference engine alone takes it: {e}", prim.key())],
         }
     });
-    assert!(accepted.get() > 5, "{} were accepted", accepted.get());
+    let least = if runs_all() { 20 } else { 5 };
+    assert!(accepted.get() > least, "{} were accepted", accepted.get());
 }

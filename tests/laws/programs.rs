@@ -143,7 +143,7 @@ impl Program {
     }
 
     /// Returns the values that no line reads.
-    fn results(&self) -> Vec<usize> {
+    pub(crate) fn results(&self) -> Vec<usize> {
         let n = self.inputs.len();
         let read: Vec<usize> = self.lines.iter().flat_map(Line::reads).collect();
         let mut last: Vec<usize> = (n..n + self.lines.len()).filter(|v| !read.contains(v)).collect();
@@ -159,22 +159,13 @@ impl Program {
         Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
     }
 
-    /// Returns, for each result, all values that it is computed from, without a mesh.
-    pub(crate) fn sources_of_results(&self, xs: &[Array]) -> Result<Vec<Vec<Array>>> {
-        let values = self.values(xs, None, Written::default())?;
-        let sources = |result: usize| {
-            let mut sources = vec![result];
-            let mut next = 0;
-            while let Some(&v) = sources.get(next) {
-                sources.extend(self.lines.get(v.wrapping_sub(self.inputs.len())).map_or(vec![], Line::reads));
-                next += 1;
-            }
-            sources.into_iter().skip(1).filter_map(|v| values[v].clone()).collect()
-        };
-        Ok(self.results().into_iter().map(sources).collect())
-    }
-
-    fn values(&self, xs: &[Array], mesh: Option<&Mesh>, written: Written) -> Result<Vec<Option<Array>>> {
+    /// Returns the inputs and what each line computes.
+    pub(crate) fn values(
+        &self,
+        xs: &[Array],
+        mesh: Option<&Mesh>,
+        written: Written,
+    ) -> Result<Vec<Option<Array>>> {
         let n = self.inputs.len();
         let mut values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
         values.resize(n + self.lines.len(), None);

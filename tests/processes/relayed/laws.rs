@@ -33,6 +33,21 @@ fn is_refused(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsupported
 }
 
+/// Returns, for each result, all values that it is computed from, in this process alone.
+fn sources_of_results(program: &Program, xs: &[Array]) -> Result<Vec<Vec<Array>>> {
+    let values = program.values(xs, None, Written::default())?;
+    let sources = |result: usize| {
+        let (mut sources, mut next) = (vec![result], 0);
+        while let Some(v) = sources.get(next) {
+            let line = v.checked_sub(program.inputs.len()).map(|k| &program.lines[k]);
+            sources.extend(line.map_or(vec![], |line| line.reads()));
+            next += 1;
+        }
+        sources.into_iter().skip(1).filter_map(|v| values[v].clone()).collect()
+    };
+    Ok(program.results().into_iter().map(sources).collect())
+}
+
 /// Runs programs in this process and in all of them.
 pub(crate) fn random_programs() -> Result<()> {
     let cluster = init()?;
@@ -47,7 +62,7 @@ pub(crate) fn random_programs() -> Result<()> {
         }
         let xs = program.numbers(0);
         let one = program.run(&xs, None, Written::default())?;
-        let sources = program.sources_of_results(&xs)?;
+        let sources = sources_of_results(&program, &xs)?;
         let placed = program.placed(&xs, &mesh);
         // each line by itself, which also finds the operands to replicate
         let eager = match program.accept(&placed, &mesh) {
