@@ -4,8 +4,11 @@
 //! `cargo bench --bench growth -- [--only FAMILY,…] [--seconds S]`. Sizes are elements of the whole
 //! array, over three decades; each device has at least 64. `steps` are the iterations of a call.
 
+#[path = "timing/mod.rs"]
+mod timing;
+
 use atmesh::prelude::*;
-use std::time::{Duration, Instant};
+use timing::{CallTimes, is_selected, time_calls};
 
 /// The smallest and the largest array, as powers of two, and the power between sizes.
 const SIZES: (u32, u32, usize) = (12, 22, 2);
@@ -45,23 +48,11 @@ impl Case {
     }
 
     /// Prints the minimum and the median time of calls that take `steps` steps each.
-    fn time(self, o: &Options, family: &str, steps: usize, mut f: impl FnMut() -> Result<()>) -> Result<()> {
-        f()?;
-        f()?;
-        let (mut runs, start) = (Vec::new(), Instant::now());
-        while runs.len() < 5 || (start.elapsed().as_secs_f64() < o.seconds && runs.len() < 100_000) {
-            let t = Instant::now();
-            f()?;
-            runs.push(t.elapsed());
-        }
-        runs.sort();
-        let s = |d: Duration| d.as_secs_f64();
+    fn time(self, o: &Options, family: &str, steps: usize, f: impl FnMut() -> Result<()>) -> Result<()> {
+        let CallTimes { min, median, .. } = time_calls(o.seconds, f)?;
+        let Case { devices, elements } = self;
         println!(
-            r#"{{"family": "{family}", "devices": {}, "elements": {}, "steps": {steps}, "seconds": {:e}, "min": {:e}}}"#,
-            self.devices,
-            self.elements,
-            s(runs[runs.len() / 2]),
-            s(runs[0])
+            r#"{{"family": "{family}", "devices": {devices}, "elements": {elements}, "steps": {steps}, "seconds": {median:e}, "min": {min:e}}}"#
         );
         Ok(())
     }
@@ -156,7 +147,7 @@ fn main() -> Result<()> {
         ("loop", steps),
     ];
     for (name, family) in all {
-        if !o.only.is_empty() && !o.only.iter().any(|n| n == name) {
+        if !is_selected(&o.only, name) {
             continue;
         }
         for devices in DEVICES {

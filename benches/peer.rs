@@ -23,6 +23,8 @@ mod indexing;
 mod lines;
 #[path = "peer/rows.rs"]
 mod rows;
+#[path = "timing/mod.rs"]
+mod timing;
 #[path = "peer/trace.rs"]
 mod trace;
 #[path = "peer/workers.rs"]
@@ -31,7 +33,7 @@ mod workers;
 use atmesh::prelude::*;
 use atmesh::{ConvOptions, Padding};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use timing::{CallTimes, is_selected, time_calls};
 
 const N: usize = 8;
 
@@ -46,9 +48,8 @@ struct Options {
 impl Options {
     /// Returns true if this workload, or its group, is selected.
     fn wants(&self, name: &str) -> bool {
-        let group = name.split('/').next().unwrap_or(name);
-        let asked = |n: &String| n == name || n == group || (n == "elementwise" && group == "reduce");
-        self.only.is_empty() || self.only.iter().any(asked)
+        let also = name.split('/').next() == Some("reduce") && self.only.iter().any(|n| n == "elementwise");
+        also || is_selected(&self.only, name)
     }
 }
 
@@ -110,29 +111,13 @@ fn main() -> Result<()> {
 
 /// Runs two warm-up calls, then calls for some seconds. Prints the median, the minimum, the number
 /// of calls and the time of the first call.
-fn time<T>(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<T>) -> Result<()> {
+fn time<T>(o: &Options, name: &str, what: &str, f: impl FnMut() -> Result<T>) -> Result<()> {
     if o.workers || !o.wants(name) {
         return Ok(());
     }
-    let start = Instant::now();
-    drop(f()?);
-    let first = start.elapsed();
-    drop(f()?);
-    let (mut runs, start) = (Vec::new(), Instant::now());
-    while runs.len() < 5 || (start.elapsed().as_secs_f64() < o.seconds && runs.len() < 200_000) {
-        let t = Instant::now();
-        let made = f()?;
-        runs.push(t.elapsed());
-        drop(made);
-    }
-    runs.sort();
-    let s = |d: Duration| d.as_secs_f64();
+    let CallTimes { first, min, median, runs } = time_calls(o.seconds, f)?;
     println!(
-        r#"{{"name": "{name}", "what": "{what}", "seconds": {:e}, "min": {:e}, "runs": {}, "first": {:e}}}"#,
-        s(runs[runs.len() / 2]),
-        s(runs[0]),
-        runs.len(),
-        s(first)
+        r#"{{"name": "{name}", "what": "{what}", "seconds": {median:e}, "min": {min:e}, "runs": {runs}, "first": {first:e}}}"#
     );
     Ok(())
 }

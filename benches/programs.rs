@@ -16,12 +16,14 @@ mod pagerank;
 mod poisson;
 #[path = "programs/shallow_water.rs"]
 mod shallow_water;
+#[path = "timing/mod.rs"]
+mod timing;
 #[path = "programs/waves.rs"]
 mod waves;
 
 use atmesh::CallArgs;
 use atmesh::prelude::*;
-use std::time::{Duration, Instant};
+use timing::{CallTimes, is_selected, time_calls};
 
 /// The command-line options.
 struct Options {
@@ -33,8 +35,7 @@ struct Options {
 impl Options {
     /// Returns true if this mode of a program, or the program, is selected.
     fn wants(&self, name: &str) -> bool {
-        let program = name.split('/').next().unwrap_or(name);
-        self.only.is_empty() || self.only.iter().any(|n| n == name || n == program)
+        is_selected(&self.only, name)
     }
 
     /// Times the calls of a compiled program. `part` is the array of the result whose norm is the
@@ -59,26 +60,14 @@ impl Options {
         self.time(name, value, || f.call(args).map(drop))
     }
 
-    /// Runs one call to warm up, then calls for some seconds; prints the minimum, the median, the
-    /// number of calls and the value.
-    fn time(&self, name: &str, value: f64, mut f: impl FnMut() -> Result<()>) -> Result<()> {
+    /// Times calls; prints the minimum, the median, the number of calls and the value.
+    fn time(&self, name: &str, value: f64, f: impl FnMut() -> Result<()>) -> Result<()> {
         if self.profile || !self.wants(name) {
             return Ok(());
         }
-        f()?;
-        let (mut runs, start) = (Vec::new(), Instant::now());
-        while runs.len() < 5 || (start.elapsed().as_secs_f64() < self.seconds && runs.len() < 10_000) {
-            let t = Instant::now();
-            f()?;
-            runs.push(t.elapsed());
-        }
-        runs.sort();
-        let s = |d: Duration| d.as_secs_f64();
+        let CallTimes { min, median, runs, .. } = time_calls(self.seconds, f)?;
         println!(
-            r#"{{"name": "{name}", "seconds": {:e}, "min": {:e}, "runs": {}, "value": {value:e}}}"#,
-            s(runs[runs.len() / 2]),
-            s(runs[0]),
-            runs.len()
+            r#"{{"name": "{name}", "seconds": {median:e}, "min": {min:e}, "runs": {runs}, "value": {value:e}}}"#
         );
         Ok(())
     }

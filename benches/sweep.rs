@@ -38,9 +38,11 @@ mod fft;
 mod products;
 #[path = "sweep/reductions.rs"]
 mod reductions;
+#[path = "timing/mod.rs"]
+mod timing;
 
 use atmesh::prelude::*;
-use std::time::{Duration, Instant};
+use timing::{CallTimes, is_selected, time_calls};
 
 /// By how much the arrays differ from the sizes that a name stands for.
 #[derive(Clone, Copy, PartialEq)]
@@ -61,8 +63,7 @@ struct Options {
 impl Options {
     /// Returns true if this operation, or its group, is selected.
     fn wants(&self, name: &str) -> bool {
-        let group = name.split('/').next().unwrap_or(name);
-        self.only.is_empty() || self.only.iter().any(|n| n == name || n == group)
+        is_selected(&self.only, name)
     }
 
     /// Returns the size of the dimension that is scaled: one of each array.
@@ -82,26 +83,12 @@ impl Options {
 
     /// Runs two calls to warm up, then calls for some seconds; prints the minimum, the median and
     /// the number of calls.
-    fn time(&self, name: &str, mut f: impl FnMut() -> Result<()>) -> Result<()> {
+    fn time(&self, name: &str, f: impl FnMut() -> Result<()>) -> Result<()> {
         if !self.wants(name) {
             return Ok(());
         }
-        f()?;
-        f()?;
-        let (mut runs, start) = (Vec::new(), Instant::now());
-        while runs.len() < 5 || (start.elapsed().as_secs_f64() < self.seconds && runs.len() < 100_000) {
-            let t = Instant::now();
-            f()?;
-            runs.push(t.elapsed());
-        }
-        runs.sort();
-        let s = |d: Duration| d.as_secs_f64();
-        println!(
-            r#"{{"name": "{name}", "seconds": {:e}, "min": {:e}, "runs": {}}}"#,
-            s(runs[runs.len() / 2]),
-            s(runs[0]),
-            runs.len()
-        );
+        let CallTimes { min, median, runs, .. } = time_calls(self.seconds, f)?;
+        println!(r#"{{"name": "{name}", "seconds": {median:e}, "min": {min:e}, "runs": {runs}}}"#);
         Ok(())
     }
 }

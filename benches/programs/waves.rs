@@ -34,8 +34,9 @@ fn maxwell((ez, hx, hy): Fields) -> Fields {
     (ez.at(ix![1..-1, 1..-1]).add(0.5 * curl), hx, hy)
 }
 
-/// The factor of the change of `hy` in each row, of `hx` in each column, and of `ez` in both: 0 on
-/// the walls, where fields stay.
+/// Masks of one dimension, by which the changes of the fields are multiplied: 0 on the walls, where
+/// fields do not change, and the factor of the step elsewhere. `down` is for `hy`, `right` for `hx`, and `inside` has the
+/// rows and the columns for `ez`.
 struct Walls {
     down: Array,
     right: Array,
