@@ -229,22 +229,29 @@ fn missing(page: &str) -> Vec<&'static str> {
     parts.into_iter().filter(|(_, is_there)| !is_there).map(|(part, _)| part).collect()
 }
 
+/// Returns the name and the text of each page that is not a reference page.
+fn teaching_pages() -> Vec<(String, String)> {
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("a page").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_teaching =
+            name.ends_with(".md") && !REFERENCE.iter().any(|(pages, _)| pages.contains(&name.as_str()));
+        is_teaching.then(|| (name, std::fs::read_to_string(&path).expect("a page can be read")))
+    };
+    std::fs::read_dir(at("book/src")).expect("the book has pages").filter_map(read).collect()
+}
+
 #[test]
 fn teaching_pages_have_the_form() {
     let mut wrong = Vec::new();
     let mut teaching = 0;
-    for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
-        let path = entry.expect("a page").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (name, text) in teaching_pages() {
         let name = name.as_str();
-        if !name.ends_with(".md") || REFERENCE.iter().any(|(pages, _)| pages.contains(&name)) {
-            continue;
-        }
         teaching += 1;
         let is_needed = |part: &&str| {
             !WITHOUT.iter().any(|(pages, parts, _)| pages.contains(&name) && parts.contains(part))
         };
-        let lacks = missing(&std::fs::read_to_string(&path).expect("a page can be read"));
+        let lacks = missing(&text);
         let lacks: Vec<&str> = lacks.into_iter().filter(is_needed).collect();
         if !lacks.is_empty() {
             wrong.push(format!("{name}: no {}", lacks.join(", no ")));
@@ -304,16 +311,10 @@ fn pages_without_panels_say_how_to_run_their_programs() {
 #[test]
 fn pages_have_the_formulas_of_their_subjects() {
     let mut wrong = Vec::new();
-    for entry in std::fs::read_dir(at("book/src")).expect("the book has pages") {
-        let path = entry.expect("a page").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (name, text) in teaching_pages() {
         let name = name.as_str();
-        if !name.ends_with(".md") || REFERENCE.iter().any(|(pages, _)| pages.contains(&name)) {
-            continue;
-        }
         let excused = WITHOUT_FORMULA.iter().filter(|(pages, _)| pages.contains(&name)).count();
         let formulas: Vec<&str> = FORMULAS.iter().filter(|(page, _)| *page == name).map(|f| f.1).collect();
-        let text = std::fs::read_to_string(&path).expect("a page can be read");
         match formulas.iter().find(|formula| !text.contains(**formula)) {
             Some(formula) => wrong.push(format!("{name} lacks {formula}")),
             None if formulas.len() + excused == 1 => {}
