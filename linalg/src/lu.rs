@@ -63,7 +63,8 @@ struct Elimination<'a, 'b, T> {
 
 impl<T: Element> WithSimd for Elimination<'_, '_, T> {
     type Output = ();
-    /// Runs with the processor's vector instructions, for which only inlined code is compiled.
+    /// Factors the matrix by the vector instructions that [`Arch::dispatch`] has chosen. They are
+    /// used only in code that is inlined here.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let Elimination { columns, rows, pivots } = self;

@@ -84,8 +84,8 @@ unsafe fn gather_elements_body<T: IndexInt, W: Copy>(
 /// There are vectors only if indices and elements have 32 bits, and elements are contiguous.
 ///
 /// # Safety
-/// The caller upholds the contract of [`gather_elements`], and indices and elements of the result
-/// are contiguous.
+/// The caller upholds the contract of [`gather_elements`], indices and elements of the result are
+/// contiguous, and `r.max_index` is not negative.
 unsafe fn gather_vectors<T: IndexInt, W: Copy>(
     n: usize,
     numbers: *const u8,
@@ -114,8 +114,8 @@ mod wide {
     /// Copies elements of 32 bits, 16 at a time, and returns how many.
     ///
     /// # Safety
-    /// The caller upholds the contract of [`gather_vectors`](super::gather_vectors), indices and
-    /// elements have 32 bits, and the processor has AVX-512.
+    /// The caller upholds the contract of [`gather_vectors`](super::gather_vectors), indices are
+    /// int32, elements have 32 bits, and the processor has AVX-512.
     #[target_feature(enable = "avx512f,avx512dq")]
     pub(super) unsafe fn gather(
         n: usize,

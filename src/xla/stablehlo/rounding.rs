@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use crate::xla::stablehlo::{Options, unused::without_unused};
 
-    /// Returns the conversions that are left of a bfloat16 value which is divided in float32,
-    /// broadcast, and rounded to `to`.
+    /// Writes a quotient of a bfloat16 value in float32, which is broadcast and rounded to `to`.
+    /// Returns the number of conversions in the text, and the text.
     fn conversions(divisor: f64, to: DType) -> (usize, String) {
         let mut w = Writer::new(Options::default());
         let x = Ssa::named("%arg0".into(), &DType::BF16.array_type([4, 8, 1]));
