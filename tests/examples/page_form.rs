@@ -366,10 +366,9 @@ fn prose(page: &str) -> String {
     page.split("```").step_by(2).collect()
 }
 
-#[test]
-fn links_to_sections_name_headings() {
-    let folder = at("book/src");
-    let pages: Vec<(String, String)> = std::fs::read_dir(&folder)
+/// Returns the names and texts of all pages, without their blocks of code.
+fn pages() -> Vec<(String, String)> {
+    std::fs::read_dir(at("book/src"))
         .expect("the book has pages")
         .map(|entry| entry.expect("a page").path())
         .filter(|path| path.extension().is_some_and(|e| e == "md"))
@@ -377,7 +376,12 @@ fn links_to_sections_name_headings() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             (name, prose(&std::fs::read_to_string(&path).expect("a page can be read")))
         })
-        .collect();
+        .collect()
+}
+
+#[test]
+fn links_to_sections_name_headings() {
+    let pages = pages();
     let has = |name: &str, section: &str| {
         let page = pages.iter().find(|(page, _)| page == name).map_or("", |(_, text)| text);
         let is_heading =
@@ -403,5 +407,27 @@ fn links_to_sections_name_headings() {
         }
     }
     assert!(wrong.is_empty(), "there are no such sections: {wrong:#?}");
+    assert!(links > 100, "only {links} links");
+}
+
+/// The book's copy of the API is built with the default features, so it has no page of other modules.
+#[test]
+fn links_to_the_api_need_no_further_feature() {
+    let root = std::fs::read_to_string(at("src/lib.rs")).expect("the crate's root can be read");
+    let absent: Vec<&str> = root
+        .split("\n#[cfg(feature = \"")
+        .skip(1)
+        .filter(|rest| !rest.starts_with("typed") && !rest.starts_with("json"))
+        .filter_map(|rest| rest.split(';').next()?.rsplit("::").next())
+        .collect();
+    assert!(absent.contains(&"pjrt"), "{absent:?}");
+    let mut links = 0;
+    for (name, text) in pages() {
+        for link in text.split("](api/atmesh/").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let module = link.split('/').next().unwrap_or_default();
+            assert!(!absent.contains(&module), "{name} links to {link}, which needs a feature");
+            links += 1;
+        }
+    }
     assert!(links > 100, "only {links} links");
 }
