@@ -318,3 +318,16 @@ fn what_is_real_of_a_real_transform_is_exactly_real() {
         assert_eq!((ends[0], ends[n / 2]), (0.0, 0.0), "{n}");
     }
 }
+
+/// A transform along a dimension before the last one moves it to the end; its errors name the
+/// dimension that the user gave, and what they propose is accepted.
+#[test]
+fn errors_of_transforms_name_the_dimension_of_the_user() -> Result<()> {
+    let x = Array::ones([4, 8]).put(&Mesh::new([("X", 2)])?, p!["X"]);
+    let Err(e) = x.rfft(0).ty() else { panic!("3 elements are cut in halves") };
+    let text = e.unquoted();
+    assert!(text.contains("dimension 0 of the result has size 3"), "{text}");
+    assert!(text.contains(".reshard(p![_, _])"), "{text}");
+    assert_eq!(x.reshard(p![_, _]).rfft(0).shape()?, [3, 8]);
+    Ok(())
+}

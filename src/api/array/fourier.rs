@@ -8,7 +8,7 @@ use crate::api::trace::apply1;
 use crate::core::{DType, ErrorKind, Fault, Shape};
 use crate::exec::runtime::{ArrayData, check_available, try_collect};
 use crate::ir::ops::along_axis::{Fft, FftKind};
-use crate::ir::program::CallSite;
+use crate::ir::program::{CallSite, UserOperand};
 use std::sync::Arc;
 
 /// Returns the vector of `at(0)`, …, `at(n − 1)` as float32, or an error if it does not fit in
@@ -187,7 +187,10 @@ impl Array {
         let back: Vec<usize> = (0..ty.rank()).filter_map(|d| order.iter().position(|o| *o == d)).collect();
         self.with_call_site(call, |call| {
             let turned = apply1(prims::transpose(&order), &[self.into()], call);
-            let made = turned.transform_last(kind, 1, n, call);
+            // errors of the transform name the dimensions of the user's operand
+            let source = [UserOperand { index: 0, ty: Some(ty), dims: Some(&order) }];
+            let describe = || vec![ty.to_string()];
+            let made = turned.transform_last(kind, 1, n, call.with_operands(&describe, &source));
             apply1(prims::transpose(&back), &[(&made).into()], call)
         })
     }

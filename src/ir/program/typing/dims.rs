@@ -354,11 +354,15 @@ impl TypingContext<'_> {
         for (d, (axes, n)) in spec.dims().iter().zip(shape).enumerate() {
             let ways = self.num_shards(axes);
             if n % ways != 0 {
-                let mut fault = self.sharding_fault(format!(
-                    "dimension {d} of the result has size {n}, which {axes} does not divide into {ways} equal parts"
-                ));
                 let from =
                     (0..self.operands.len()).find(|k| self.operands[*k].ty.spec.dim(d) == axes.as_slice());
+                // a result of a permuted operand is permuted back
+                let permuted =
+                    from.map(|k| &self.operands[k]).filter(|o| o.user_type().rank() == o.ty.rank());
+                let place = permuted.and_then(|o| o.user_dim(d)).unwrap_or(d);
+                let mut fault = self.sharding_fault(format!(
+                    "dimension {place} of the result has size {n}, which {axes} does not divide into {ways} equal parts"
+                ));
                 if let Some(k) = from {
                     fault = fault.help(self.reshard_help(k, d, &Axes::none())).highlight_dim(k, d);
                 }
