@@ -265,6 +265,7 @@ impl<V: LaneVector> LaneSource<V> {
         places: &[u32],
         w: *mut ComplexParts<V>,
     ) {
+        debug_assert!(size <= count && 2 * size <= V::LANES);
         let swap = usize::from(self.swap);
         let mut first = 0;
         while first < count {
@@ -450,6 +451,7 @@ impl<T: FftFloat> LaneTarget<T> {
     /// The contract of `store_each` holds, and the memory has tiles of this size.
     #[inline(always)]
     unsafe fn store_tiles<V: LaneVector<T = T>>(&self, size: usize, results: impl LaneResults<V>) {
+        debug_assert!(size <= self.count && 2 * size <= V::LANES);
         let mut first = 0;
         while first < self.count {
             first = first.min(self.count - size);

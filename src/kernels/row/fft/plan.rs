@@ -186,6 +186,7 @@ impl<V: LaneVector> PassEnds<V> for FirstPass<'_, V> {
     #[inline(always)]
     unsafe fn read(&self, at: usize) -> ComplexParts<V> {
         let FirstElements { base, step, ahead, pairs, swap } = *self.first;
+        debug_assert!(at < self.sources.len());
         // SAFETY: the place exists (caller contract), and its element does.
         unsafe {
             let p = base.offset(*self.sources.get_unchecked(at) as isize * step);
@@ -223,6 +224,7 @@ impl<V: LaneVector> TwiddledGrid<'_, V> {
         let (grid, stride) = (self.grid, self.grid.stride());
         // SAFETY: the element exists (caller contract), and each has a twiddle factor.
         unsafe {
+            debug_assert!(at < grid.column.n && self.column < grid.row.n);
             let t = grid.twiddles.as_ptr().add(at * grid.twiddle_stride + self.column);
             *self.to.add(at * stride) = times(z, [*t, *t.add(grid.imaginary())]);
         }
@@ -375,6 +377,10 @@ impl<T: FftFloat> FftPlan<T> {
             FftMethod::Grid(grid) => grid.column.n * grid.stride(),
             FftMethod::Chirp(chirp) => chirp.plan.num_vectors(),
         }
+    }
+    /// Returns the number of vectors of two columns, or rows, of the grid.
+    pub(super) fn column_vectors(&self) -> usize {
+        self.grid().map_or(0, |grid| 2 * grid.column.n.max(grid.row.n))
     }
     /// Returns true if transforms can run side by side, that is if no side of a grid is a grid.
     pub(super) fn runs_side_by_side(&self) -> bool {

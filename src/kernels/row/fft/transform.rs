@@ -133,6 +133,9 @@ impl<T: FftFloat> FftJob<'_, T> {
         let (plan, chirp) = (self.plan, self.plan.as_chirp());
         let inner = chirp.map_or(plan, |chirp| &chirp.plan);
         let FftBuffers { w, column, x, y, .. } = buffers;
+        debug_assert!(w.len() >= inner.num_vectors() && column.len() >= inner.column_vectors());
+        debug_assert!(y.is_empty() || y.len() >= inner.num_vectors().max(plan.n));
+        debug_assert!(self.kind != FftKind::InverseReal || x.len() >= self.half());
         let mut source = LaneSource::in_memory(
             PartsMemory { ahead: self.from.lane * V::LANES as isize, ..self.from.at(0, first) },
             width,
@@ -222,6 +225,7 @@ impl<T: FftFloat> FftJob<'_, T> {
                 ..target_memory
             };
             let target = LaneTarget { memory: rows_memory, ..target };
+            debug_assert!(buffers.grid.len() * V::LANES >= grid.column.n * grid.row.n);
             let scratch = buffers.grid.as_mut_ptr().cast();
             for pass in 0..=usize::from(chirp.is_some()) {
                 if let (1, Some(chirp)) = (pass, chirp) {
@@ -260,8 +264,11 @@ impl<T: FftFloat> FftJob<'_, T> {
         buffers: &mut FftBuffers<V>,
     ) {
         let n = grid.column.n;
+        debug_assert!(buffers.w.len() >= grid.column.num_vectors());
+        debug_assert!(buffers.column.len() >= grid.column.column_vectors());
         for j in columns.clone().step_by(V::LANES) {
             let (j, width) = block::<V>(j, &columns);
+            debug_assert!(j + V::LANES <= grid.twiddle_stride);
             let source = LaneSource::in_memory(x.at(0, j - columns.start), width, swap);
             let made = PartsMemory::contiguous(made.wrapping_add((j - columns.start) * n));
             let target = LaneTarget {
@@ -292,6 +299,8 @@ impl<T: FftFloat> FftJob<'_, T> {
         target: &LaneTarget<T>,
         buffers: &mut FftBuffers<V>,
     ) {
+        debug_assert!(rows.end <= grid.column.n && buffers.w.len() >= grid.row.num_vectors());
+        debug_assert!(buffers.column.len() >= grid.row.column_vectors());
         for k in rows.clone().step_by(V::LANES) {
             let (k, width) = block::<V>(k, &rows);
             let element = 2 * grid.column.n as isize;
@@ -333,13 +342,12 @@ impl<T: FftFloat> FftJob<'_, T> {
         let vectors_of_side = |grid: &GridPlan<T>| grid.column.num_vectors().max(grid.row.num_vectors());
         let row = |needed: bool| vec![[T::default(); 2]; if needed { n } else { 0 }];
         let more = chirp.is_some() || !complex;
-        let side = |grid: &GridPlan<T>| grid.column.n.max(grid.row.n);
         let most = if side_by_side { padded } else { plan.grid().map_or(0, vectors_of_side) };
         let rows = !side_by_side && self.stage.is_none();
         let some = |needed: bool| vectors(if side_by_side && needed { padded } else { 0 });
         FftBuffers {
             w: vectors(most),
-            column: vectors(plan.grid().map_or(0, |grid| 2 * side(grid))),
+            column: vectors(plan.column_vectors()),
             x: some(self.kind == FftKind::InverseReal),
             y: some(more || plan.grid().is_some()),
             row_x: row(rows && more),
