@@ -224,8 +224,8 @@ impl<T: FftFloat> Pass<'_, T> {
             for block in (0..n).step_by(m * r) {
                 let mut twiddles = self.twiddles.chunks_exact(2);
                 for j in 0..m {
-                    for i in 0..r {
-                        x[i] = ends.read(block + j + i * m);
+                    for (i, x) in x[..r].iter_mut().enumerate() {
+                        *x = ends.read(block + j + i * m);
                     }
                     if j > 0 {
                         for (x, t) in x[1..r].iter_mut().zip(&mut twiddles) {
@@ -233,8 +233,8 @@ impl<T: FftFloat> Pass<'_, T> {
                         }
                     }
                     any_odd(&mut x[..r], &mut y[..r], self.roots);
-                    for i in 0..r {
-                        ends.write(block + j + i * m, y[i]);
+                    for (i, y) in y[..r].iter().enumerate() {
+                        ends.write(block + j + i * m, *y);
                     }
                 }
             }

@@ -274,9 +274,9 @@ impl<V: LaneVector> LaneSource<V> {
             // SAFETY: the elements are readable, and the places exist (caller contract).
             unsafe {
                 let mut a = [V::splat(V::T::default()); MAX_LANES];
-                for i in 0..2 * size {
+                for (i, a) in a[..2 * size].iter_mut().enumerate() {
                     let p = memory.tile_part::<V>(first, size, i);
-                    a[i] = V::load(p);
+                    *a = V::load(p);
                     prefetch::<_, false>(p.wrapping_offset(memory.ahead));
                 }
                 let a = tile_steps::<V, true>(a, size);
