@@ -3,6 +3,7 @@
 use super::PartsMemory;
 use super::butterfly::{add, product, scaled, times};
 use super::vector::{ComplexParts, FftFloat, LaneVector};
+use crate::kernels::gather::prefetch;
 
 /// The maximum number of lanes of a vector.
 const MAX_LANES: usize = 16;
@@ -66,19 +67,6 @@ pub(super) struct LaneTarget<T> {
 #[inline(always)]
 pub(super) fn swapped<V: LaneVector>(z: ComplexParts<V>, swap: bool) -> ComplexParts<V> {
     if swap { [z[1], z[0]] } else { z }
-}
-
-/// Fetches memory that will be read, or written, into the cache. The address may be any.
-#[inline(always)]
-pub(super) fn prefetch<T, const WRITE: bool>(p: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch accesses no memory that the program can see.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        if WRITE { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) } else { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = p;
 }
 
 /// Returns entry `k` of a permutation; the empty one is the identity.
@@ -214,8 +202,7 @@ impl<V: LaneVector> LaneSource<V> {
                 for i in 0..count {
                     let p = memory.element_address(i);
                     let z = V::split([V::load(p), V::load(p.add(V::LANES))]);
-                    prefetch::<_, false>(p.wrapping_offset(memory.ahead));
-                    prefetch::<_, false>(p.wrapping_add(V::LANES).wrapping_offset(memory.ahead));
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), 2 * size_of::<V>());
                     *w.add(place(places, i)) = swapped(z, self.swap);
                 }
             } else if memory.has_vectors::<V>(self.width) {
@@ -277,7 +264,7 @@ impl<V: LaneVector> LaneSource<V> {
                 for (i, a) in a[..2 * size].iter_mut().enumerate() {
                     let p = memory.tile_part::<V>(first, size, i);
                     *a = V::load(p);
-                    prefetch::<_, false>(p.wrapping_offset(memory.ahead));
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), size_of::<V>());
                 }
                 let a = tile_steps::<V, true>(a, size);
                 for i in 0..size {
@@ -406,8 +393,7 @@ impl<T: FftFloat> LaneTarget<T> {
                     let (p, [low, high]) = (memory.element_address(i), V::join(results.at(i)));
                     low.store(p);
                     high.store(p.add(V::LANES));
-                    prefetch::<_, true>(p.wrapping_offset(memory.ahead));
-                    prefetch::<_, true>(p.wrapping_add(V::LANES).wrapping_offset(memory.ahead));
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), 2 * size_of::<V>());
                 }
             } else if memory.has_vectors::<V>(width) {
                 for i in 0..count {
@@ -463,11 +449,13 @@ impl<T: FftFloat> LaneTarget<T> {
                 let b = if both { Self::tile(first + size, size, &results) } else { a };
                 for i in 0..2 * size {
                     let p = self.memory.tile_part::<V>(first, size, i);
+                    let ahead = p.wrapping_offset(self.memory.ahead).cast();
                     a[i].store(p);
-                    prefetch::<_, true>(p.wrapping_offset(self.memory.ahead));
                     if both {
                         b[i].store(p.add(V::LANES));
-                        prefetch::<_, true>(p.wrapping_add(V::LANES).wrapping_offset(self.memory.ahead));
+                        prefetch(ahead, 2 * size_of::<V>());
+                    } else {
+                        prefetch(ahead, size_of::<V>());
                     }
                 }
             }

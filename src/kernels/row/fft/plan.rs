@@ -4,8 +4,9 @@
 //! parts are swapped before and after.
 
 use super::butterfly::{self, MAX_PRIME, PassEnds, times};
-use super::lanes::{FirstElements, LaneSource, prefetch, swapped};
+use super::lanes::{FirstElements, LaneSource, swapped};
 use super::vector::{ComplexParts, FftFloat, LaneVector};
+use crate::kernels::gather::prefetch;
 
 /// The minimum length that is split into the columns and the rows of a grid.
 const MIN_GRID_ELEMENTS: usize = 256;
@@ -194,8 +195,7 @@ impl<V: LaneVector> PassEnds<V> for FirstPass<'_, V> {
             if !pairs {
                 return z;
             }
-            prefetch::<_, false>(p.wrapping_offset(ahead));
-            prefetch::<_, false>(p.wrapping_offset(ahead).wrapping_add(V::LANES));
+            prefetch(p.wrapping_offset(ahead).cast(), 2 * size_of::<V>());
             swapped(V::split(z), swap)
         }
     }
@@ -255,7 +255,7 @@ pub(super) struct FftPlan<T> {
     pub(super) n: usize,
     /// The algorithm.
     pub(super) method: FftMethod<T>,
-    /// Where each operand is in vectors; empty if they are in order.
+    /// Where each operand is in vectors of transforms side by side; empty if they are in order.
     pub(super) spread: Vec<u32>,
     /// Where each result is when transforms end that run side by side; empty if they are in order.
     pub(super) order: Vec<u32>,
@@ -317,11 +317,13 @@ impl<T: FftFloat> FftPlan<T> {
             None => FftPlan::chirp(n, transform),
         }
     }
+    fn in_order(n: usize, method: FftMethod<T>) -> FftPlan<T> {
+        FftPlan { n, method, spread: Vec::new(), order: Vec::new() }
+    }
     fn of_factors(n: usize, factors: Vec<usize>, depth: usize) -> FftPlan<T> {
         let sides = sides(n).filter(|_| depth < GRID_DEPTH);
         let Some([rows, columns]) = sides else {
-            let method = FftMethod::Direct(MixedRadix::new(n, factors));
-            return FftPlan { n, method, spread: Vec::new(), order: Vec::new() };
+            return FftPlan::in_order(n, FftMethod::Direct(MixedRadix::new(n, factors)));
         };
         let twiddle_stride = columns.next_multiple_of(TWIDDLE_ALIGNMENT);
         let mut twiddles = vec![T::default(); 2 * rows * twiddle_stride];
@@ -336,9 +338,12 @@ impl<T: FftFloat> FftPlan<T> {
         let side = |n| FftPlan::of_factors(n, radices(n).unwrap_or_default(), depth);
         let grid = GridPlan { column: side(rows), row: side(columns), twiddles, twiddle_stride };
         let stride = grid.stride();
-        let spread = (0..n).map(|k| (k / columns * stride + k % columns) as u32).collect();
-        let order = (0..n).map(|k| (k % rows * stride + k / rows) as u32).collect();
-        FftPlan { n, method: FftMethod::Grid(Box::new(grid)), spread, order }
+        let mut plan = FftPlan::in_order(n, FftMethod::Grid(Box::new(grid)));
+        if plan.runs_side_by_side() {
+            plan.spread = (0..n).map(|k| (k / columns * stride + k % columns) as u32).collect();
+            plan.order = (0..n).map(|k| (k % rows * stride + k / rows) as u32).collect();
+        }
+        plan
     }
     fn chirp(n: usize, transform: fn(Vec<[f64; 2]>) -> Vec<[f64; 2]>) -> FftPlan<T> {
         let enough = |k: usize| k * (2 * n - 1).div_ceil(k).next_power_of_two();
@@ -353,7 +358,7 @@ impl<T: FftFloat> FftPlan<T> {
         let rounded = |list: Vec<[f64; 2]>| list.iter().map(|z| z.map(T::nearest)).collect();
         let plan = FftPlan::of_factors(m, radices(m).unwrap_or_default(), 0);
         let chirp = ChirpPlan { plan, chirp: rounded(chirp), filter: rounded(transform(filter)) };
-        FftPlan { n, method: FftMethod::Chirp(Box::new(chirp)), spread: Vec::new(), order: Vec::new() }
+        FftPlan::in_order(n, FftMethod::Chirp(Box::new(chirp)))
     }
     /// Returns Bluestein's algorithm, if that is the algorithm.
     pub(super) fn as_chirp(&self) -> Option<&ChirpPlan<T>> {
