@@ -339,7 +339,7 @@ struct UnpackedResults<'a, V: LaneVector> {
     turns: *const [V::T; 2],
 }
 impl<V: LaneVector> LaneResults<V> for UnpackedResults<'_, V> {
-    const SHORT: bool = false;
+    const SHORT: bool = true;
     #[inline(always)]
     unsafe fn at(&self, k: usize) -> ComplexParts<V> {
         let m = self.m;

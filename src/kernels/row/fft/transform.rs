@@ -8,6 +8,10 @@ use super::vector::{ComplexParts, FftFloat, LaneVector};
 use super::{FftKind, PartsMemory};
 use std::ops::Range;
 
+/// The maximum size of the vectors of transforms that run side by side because one alone would fill
+/// its vectors by less than 6/7, in bytes. Larger ones are not in the cache.
+const MAX_UNFILLED_BYTES: usize = 1 << 19;
+
 /// Transforms of equal length.
 ///
 /// Memory from `from` on is readable, and memory from `to` on is writable, for all elements of all
@@ -324,7 +328,8 @@ impl<T: FftFloat> FftJob<'_, T> {
         let fills = |grid: &GridPlan<T>| {
             let (a, b) = (grid.column.n, grid.row.n);
             let full = |n: usize| n.next_multiple_of(lanes);
-            3 * (full(a) * b + a * full(b)) <= 7 * a * b
+            let is_large = a * b * lanes * size_of::<[T; 2]>() > MAX_UNFILLED_BYTES;
+            is_large || 3 * (full(a) * b + a * full(b)) <= 7 * a * b
         };
         let rows = complex && !vectors && self.plan.as_chirp().is_none();
         let rows = rows && self.plan.grid().is_some_and(fills);
