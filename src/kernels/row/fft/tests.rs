@@ -177,6 +177,8 @@ fn lengths_that_fill_no_vectors_have_the_same_bits_at_all_levels() {
     let kinds = [FftKind::Forward, FftKind::Inverse];
     levels_and_layouts::<f32>(&[1050], &[1, 3, 17], &kinds, f32::EPSILON.into());
     levels_and_layouts::<f64>(&[1050], &[1, 3, 17], &kinds, f64::EPSILON);
+    // side by side with vectors of 8 lanes, and one at a time with those of 16, which are too large
+    levels_and_layouts::<f32>(&[6561], &[17], &[FftKind::Forward], f32::EPSILON.into());
     levels_and_layouts::<f32>(&[2100], &[17], &[FftKind::Real, FftKind::InverseReal], f32::EPSILON.into());
 }
 
