@@ -108,6 +108,12 @@ impl<T: FftFloat> PartsMemory<T> {
         let fits = 2 * count >= V::LANES || count.is_power_of_two() && self.lane == 2 * count as isize;
         V::LANES > 1 && self.part == 1 && self.element == 2 && width == V::LANES && fits
     }
+    /// Returns true if `count` real elements of each lane are exchanged between registers.
+    #[inline(always)]
+    fn has_real_tiles<V: LaneVector<T = T>>(&self, width: usize, count: usize) -> bool {
+        let contiguous = self.part == 0 && self.element == 1;
+        V::LANES > 1 && contiguous && width == V::LANES && count >= V::LANES
+    }
     /// Returns the address of register `i` of the tile of `size` elements from `first` on.
     #[inline(always)]
     fn tile_part<V: LaneVector<T = T>>(&self, first: usize, size: usize, i: usize) -> *mut T {
@@ -215,14 +221,16 @@ impl<V: LaneVector> LaneSource<V> {
             } else if memory.has_tiles::<V>(self.width, count) {
                 // constant sizes let registers hold the tile
                 if 2 * count >= V::LANES {
-                    self.load_tiles(memory, count, V::LANES / 2, places, w);
+                    self.load_tiles::<false>(memory, count, V::LANES / 2, places, w);
                 } else if count == 4 {
-                    self.load_tiles(memory, count, 4, places, w);
+                    self.load_tiles::<false>(memory, count, 4, places, w);
                 } else if count == 2 {
-                    self.load_tiles(memory, count, 2, places, w);
+                    self.load_tiles::<false>(memory, count, 2, places, w);
                 } else {
-                    self.load_tiles(memory, count, 1, places, w);
+                    self.load_tiles::<false>(memory, count, 1, places, w);
                 }
+            } else if memory.has_real_tiles::<V>(self.width, count) {
+                self.load_tiles::<true>(memory, count, V::LANES / 2, places, w);
             } else {
                 for i in 0..count {
                     let mut z = [V::splat(V::T::default()); 2];
@@ -239,12 +247,12 @@ impl<V: LaneVector> LaneSource<V> {
             }
         }
     }
-    /// Loads contiguous elements of all lanes, `size` at a time.
+    /// Loads contiguous elements of all lanes, `size` at a time, or pairs of real elements.
     ///
     /// # Safety
     /// The contract of `load` holds, and the memory has tiles of this size.
     #[inline(always)]
-    unsafe fn load_tiles(
+    unsafe fn load_tiles<const REAL: bool>(
         &self,
         memory: PartsMemory<V::T>,
         count: usize,
@@ -252,12 +260,13 @@ impl<V: LaneVector> LaneSource<V> {
         places: &[u32],
         w: *mut ComplexParts<V>,
     ) {
-        debug_assert!(size <= count && 2 * size <= V::LANES);
+        let elements = if REAL { 2 * size } else { size };
+        debug_assert!(elements <= count && 2 * size <= V::LANES);
         let swap = usize::from(self.swap);
         let mut first = 0;
         while first < count {
             // the last tile may overlap the one before
-            first = first.min(count - size);
+            first = first.min(count - elements);
             // SAFETY: the elements are readable, and the places exist (caller contract).
             unsafe {
                 let mut a = [V::splat(V::T::default()); MAX_LANES];
@@ -267,13 +276,13 @@ impl<V: LaneVector> LaneSource<V> {
                     prefetch(p.wrapping_offset(memory.ahead).cast(), size_of::<V>());
                 }
                 let a = tile_steps::<V, true>(a, size);
-                for i in 0..size {
+                for (i, re) in a[..elements].iter().enumerate() {
                     let to = w.add(place(places, first + i)).cast::<V>();
-                    *to.add(swap) = a[2 * i];
-                    *to.add(1 - swap) = a[2 * i + 1];
+                    *to.add(swap) = if REAL { *re } else { a[2 * i] };
+                    *to.add(1 - swap) = if REAL { re.all(V::T::default()) } else { a[2 * i + 1] };
                 }
             }
-            first += size;
+            first += elements;
         }
     }
 }
