@@ -20,7 +20,7 @@ const KNOWN_CYCLES: &[(&str, &str, &str)] = &[
     ("ir::program::primitive", "typing", "the default of `types` infers them from the other rules"),
     ("kernels::float", "simd_f32", REDUCTIONS),
     ("kernels::reduce", "gather index_filter simd_f32", REDUCTIONS),
-    ("kernels::row::fft::vector", "lanes plan transform", FEATURES),
+    ("kernels::row::fft::vector", "butterfly lanes plan transform", FEATURES),
 ];
 
 const NESTED_PROGRAMS: &str = "the derivative of an equation with nested programs differentiates them";

@@ -35,6 +35,7 @@ const LIMITS: &[(&str, &str, Tested)] = &[
     ("row/fft/butterfly.rs", "MAX_PRIME", At("transforms")),
     ("row/fft/plan.rs", "MAX_FLAT_GRID_ELEMENTS", At("transforms")),
     ("row/fft/plan.rs", "MIN_GRID_ELEMENTS", At("transforms")),
+    ("row/fft/transform.rs", "MAX_UNFILLED_BYTES", Exempt("tests of the kernel have lengths on both sides")),
     ("row/fft/lanes.rs", "MAX_LANES", Exempt("the size of a buffer of registers")),
     ("row/prefix_sum/simd.rs", "MIN_STREAMING_BYTES", At("long_prefix_sums")),
     ("row/radix_sort.rs", "MIN_ELEMENTS_PER_DIGIT", At("sorts")),

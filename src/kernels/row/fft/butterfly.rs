@@ -121,74 +121,141 @@ fn any_odd<V: LaneVector>(x: &mut [ComplexParts<V>], y: &mut [ComplexParts<V>], 
     }
 }
 
+/// Where a pass reads its elements and writes them.
+pub(super) trait PassEnds<V: LaneVector> {
+    /// Returns the element in place `at`.
+    ///
+    /// # Safety
+    /// There is such an element.
+    unsafe fn read(&self, at: usize) -> ComplexParts<V>;
+    /// Writes the element in place `at`.
+    ///
+    /// # Safety
+    /// There is such a place.
+    unsafe fn write(&self, at: usize, z: ComplexParts<V>);
+}
+
+/// The ends of a pass in place.
+pub(super) struct InPlace<V: LaneVector>(pub(super) *mut ComplexParts<V>);
+
+impl<V: LaneVector> PassEnds<V> for InPlace<V> {
+    #[inline(always)]
+    unsafe fn read(&self, at: usize) -> ComplexParts<V> {
+        // SAFETY: the place exists (caller contract).
+        unsafe { *self.0.add(at) }
+    }
+    #[inline(always)]
+    unsafe fn write(&self, at: usize, z: ComplexParts<V>) {
+        // SAFETY: the place exists (caller contract).
+        unsafe { *self.0.add(at) = z }
+    }
+}
+
+/// A pass of a transform.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'a, T> {
+    radix: usize,
+    /// The length of the transforms that become one.
+    m: usize,
+    twiddles: &'a [T],
+    /// The roots of an odd radix.
+    roots: &'a [T],
+}
+
 /// Runs a pass with a butterfly of `R` elements.
 ///
 /// Each block of `R·m` elements has `R` transforms of length m, which become one.
 macro_rules! pass {
-    ($w:ident, $V:ident, $m:ident, $R:literal, $twiddles:ident, $x:ident => $butterfly:expr) => {
-        for block in $w.chunks_exact_mut($m * $R) {
-            let mut twiddles = $twiddles.chunks_exact(2);
-            for j in 0..$m {
-                let mut $x = [block[j]; $R];
-                for i in 1..$R {
-                    $x[i] = block[j + i * $m];
-                }
-                if j > 0 {
-                    for (x, t) in $x[1..].iter_mut().zip(&mut twiddles) {
-                        *x = times::<$V>(*x, [t[0], t[1]]);
+    ($pass:ident, $n:ident, $ends:ident, $V:ident, $R:literal, $x:ident => $butterfly:expr) => {
+        for block in (0..$n).step_by($pass.m * $R) {
+            for j in 0..$pass.m {
+                // SAFETY: places are below `n` (caller contract), and there are twiddle factors for
+                // each j but 0.
+                unsafe {
+                    let mut $x = [$ends.read(block + j); $R];
+                    for i in 1..$R {
+                        $x[i] = $ends.read(block + j + i * $pass.m);
                     }
-                }
-                let y = $butterfly;
-                for i in 0..$R {
-                    block[j + i * $m] = y[i];
+                    if j > 0 {
+                        let t = $pass.twiddles.as_ptr().add(2 * (j - 1) * ($R - 1));
+                        for i in 1..$R {
+                            $x[i] = times::<$V>($x[i], [*t.add(2 * i - 2), *t.add(2 * i - 1)]);
+                        }
+                    }
+                    let y = $butterfly;
+                    for i in 0..$R {
+                        $ends.write(block + j + i * $pass.m, y[i]);
+                    }
                 }
             }
         }
     };
 }
 
-/// Runs the passes of these radices.
-///
-/// Twiddle factors and roots are those of all passes, in the order of their use.
-#[inline(always)]
-pub(super) fn passes<V: LaneVector>(
-    radices: &[usize],
-    mut twiddles: &[V::T],
-    mut roots: &[V::T],
-    w: &mut [ComplexParts<V>],
-) {
-    let mut m = 1;
-    for r in radices {
-        match r {
-            2 => pass!(w, V, m, 2, twiddles, x => radix2(x)),
-            3 => pass!(w, V, m, 3, twiddles, x => odd::<V, 3, 1>(x, roots)),
-            4 => pass!(w, V, m, 4, twiddles, x => radix4(x)),
-            5 => pass!(w, V, m, 5, twiddles, x => odd::<V, 5, 2>(x, roots)),
-            7 => pass!(w, V, m, 7, twiddles, x => odd::<V, 7, 3>(x, roots)),
-            8 => pass!(w, V, m, 8, twiddles, x => radix8(x)),
-            r => {
-                let (mut x, mut y) = ([w[0]; MAX_PRIME], [w[0]; MAX_PRIME]);
-                for block in w.chunks_exact_mut(m * r) {
-                    let mut twiddles = twiddles.chunks_exact(2);
-                    for j in 0..m {
-                        for i in 0..*r {
-                            x[i] = block[j + i * m];
+impl<T: FftFloat> Pass<'_, T> {
+    /// Runs the pass over `n` elements.
+    ///
+    /// # Safety
+    /// There are places for `n` elements, and the processor has the features of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn run<V: LaneVector<T = T>>(&self, n: usize, ends: &impl PassEnds<V>) {
+        let roots = self.roots;
+        match self.radix {
+            2 => pass!(self, n, ends, V, 2, x => radix2(x)),
+            3 => pass!(self, n, ends, V, 3, x => odd::<V, 3, 1>(x, roots)),
+            4 => pass!(self, n, ends, V, 4, x => radix4(x)),
+            5 => pass!(self, n, ends, V, 5, x => odd::<V, 5, 2>(x, roots)),
+            7 => pass!(self, n, ends, V, 7, x => odd::<V, 7, 3>(x, roots)),
+            8 => pass!(self, n, ends, V, 8, x => radix8(x)),
+            // SAFETY: the caller upholds the contract of this function.
+            _ => unsafe { V::pass_of_any_odd(self, n, ends) },
+        }
+    }
+    /// Runs a pass of any odd radix.
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(always)]
+    pub(super) unsafe fn run_any_odd<V: LaneVector<T = T>>(&self, n: usize, ends: &impl PassEnds<V>) {
+        let Pass { radix: r, m, .. } = *self;
+        // SAFETY: places are below `n` (caller contract).
+        unsafe {
+            let (mut x, mut y) = ([ends.read(0); MAX_PRIME], [ends.read(0); MAX_PRIME]);
+            for block in (0..n).step_by(m * r) {
+                let mut twiddles = self.twiddles.chunks_exact(2);
+                for j in 0..m {
+                    for (i, x) in x[..r].iter_mut().enumerate() {
+                        *x = ends.read(block + j + i * m);
+                    }
+                    if j > 0 {
+                        for (x, t) in x[1..r].iter_mut().zip(&mut twiddles) {
+                            *x = times::<V>(*x, [t[0], t[1]]);
                         }
-                        if j > 0 {
-                            for (x, t) in x[1..*r].iter_mut().zip(&mut twiddles) {
-                                *x = times::<V>(*x, [t[0], t[1]]);
-                            }
-                        }
-                        any_odd(&mut x[..*r], &mut y[..*r], roots);
-                        for i in 0..*r {
-                            block[j + i * m] = y[i];
-                        }
+                    }
+                    any_odd(&mut x[..r], &mut y[..r], self.roots);
+                    for (i, y) in y[..r].iter().enumerate() {
+                        ends.write(block + j + i * m, *y);
                     }
                 }
             }
         }
-        twiddles = &twiddles[2 * (m - 1) * (r - 1)..];
-        roots = if r % 2 == 1 { &roots[2 * r..] } else { roots };
-        m *= r;
     }
+}
+
+/// Iterates over the passes of a transform.
+///
+/// Twiddle factors and roots are those of all passes, in the order of their use.
+pub(super) fn passes<'a, T: FftFloat>(
+    radices: &'a [usize],
+    mut twiddles: &'a [T],
+    mut roots: &'a [T],
+) -> impl Iterator<Item = Pass<'a, T>> {
+    let mut m = 1;
+    radices.iter().map(move |radix| {
+        let pass = Pass { radix: *radix, m, twiddles, roots };
+        twiddles = &twiddles[2 * (m - 1) * (radix - 1)..];
+        roots = if radix % 2 == 1 { &roots[2 * radix..] } else { roots };
+        m *= radix;
+        pass
+    })
 }

@@ -3,7 +3,7 @@
 use super::PartsMemory;
 use super::butterfly::{add, product, scaled, times};
 use super::vector::{ComplexParts, FftFloat, LaneVector};
-use std::mem::MaybeUninit;
+use crate::kernels::gather::prefetch;
 
 /// The maximum number of lanes of a vector.
 const MAX_LANES: usize = 16;
@@ -21,6 +21,28 @@ pub(super) struct LaneSource<V: LaneVector> {
     pub(super) swap: bool,
     /// The elements as vectors, instead of in memory; null if they are in memory.
     pub(super) vectors: *const ComplexParts<V>,
+}
+
+/// The elements of a transform: two vectors each, at equal distances.
+pub(super) struct FirstElements<V: LaneVector> {
+    /// The address of the first element.
+    pub(super) base: *const V::T,
+    /// The distance from an element to the next, in floats.
+    pub(super) step: isize,
+    /// The distance to the elements of the next transforms, in floats; 0 if unknown.
+    pub(super) ahead: isize,
+    /// True if vectors have pairs of real and imaginary parts.
+    pub(super) pairs: bool,
+    /// True if the parts are swapped.
+    pub(super) swap: bool,
+}
+
+impl<V: LaneVector> FirstElements<V> {
+    /// Returns elements in vectors.
+    pub(super) fn in_vectors(x: *const ComplexParts<V>, step: usize) -> FirstElements<V> {
+        let step = (2 * V::LANES * step) as isize;
+        FirstElements { base: x.cast(), step, ahead: 0, pairs: false, swap: false }
+    }
 }
 
 /// The results of transforms side by side.
@@ -56,7 +78,7 @@ pub(super) fn place(order: &[u32], k: usize) -> usize {
 impl<T: FftFloat> PartsMemory<T> {
     /// Returns the memory of contiguous complex numbers.
     pub(super) fn contiguous(p: *mut [T; 2]) -> PartsMemory<T> {
-        PartsMemory { base: p.cast(), element: 2, lane: 0, part: 1 }
+        PartsMemory { base: p.cast(), element: 2, lane: 0, part: 1, ahead: 0 }
     }
     /// Returns the memory from an element of a transform on.
     pub(super) fn at(self, element: usize, lane: usize) -> PartsMemory<T> {
@@ -80,36 +102,61 @@ impl<T: FftFloat> PartsMemory<T> {
     }
     /// Returns true if `count` elements of each lane are exchanged between registers.
     ///
-    /// They are then contiguous, and fill the registers, or all lanes do together.
+    /// They are then contiguous, and fill registers, or those of several lanes do together.
     #[inline(always)]
     fn has_tiles<V: LaneVector<T = T>>(&self, width: usize, count: usize) -> bool {
-        let fits = count >= V::LANES || count.is_power_of_two() && self.lane == 2 * count as isize;
+        let fits = 2 * count >= V::LANES || count.is_power_of_two() && self.lane == 2 * count as isize;
         V::LANES > 1 && self.part == 1 && self.element == 2 && width == V::LANES && fits
+    }
+    /// Returns true if `count` real elements of each lane are exchanged between registers.
+    #[inline(always)]
+    fn has_real_tiles<V: LaneVector<T = T>>(&self, width: usize, count: usize) -> bool {
+        let contiguous = self.part == 0 && self.element == 1;
+        V::LANES > 1 && contiguous && width == V::LANES && count >= V::LANES
     }
     /// Returns the address of register `i` of the tile of `size` elements from `first` on.
     #[inline(always)]
     fn tile_part<V: LaneVector<T = T>>(&self, first: usize, size: usize, i: usize) -> *mut T {
-        if size < V::LANES {
+        if 2 * size < V::LANES {
             return self.base.wrapping_add(i * V::LANES);
         }
-        self.at(first, i / 2).base.wrapping_add(i % 2 * V::LANES)
+        self.at(first, i).base
     }
 }
 
-/// The registers of a tile, before and after a step.
-type TileBuffers<V> = MaybeUninit<[[V; 2 * MAX_LANES]; 2]>;
+/// The registers of a tile: `size` elements of all lanes fill the first `2 * size`.
+type TileRegisters<V> = [V; MAX_LANES];
 
-/// Stores both vectors.
+/// Joins the registers of a tile whose indices differ in the highest bit, or does the reverse.
 ///
-/// # Safety
-/// There is space for them.
+/// This bit becomes the lowest bit of the position in a register, and the lowest bit of the index
+/// was the highest bit of the position.
 #[inline(always)]
-unsafe fn put<V: LaneVector>(to: *mut V, at: [usize; 2], z: ComplexParts<V>) {
-    // SAFETY: there is space for both (caller contract).
-    unsafe {
-        *to.add(at[0]) = z[0];
-        *to.add(at[1]) = z[1];
+fn tile_step<V: LaneVector, const JOIN: bool>(a: TileRegisters<V>, size: usize) -> TileRegisters<V> {
+    let mut b = a;
+    for i in 0..size {
+        if JOIN {
+            [b[2 * i], b[2 * i + 1]] = V::join([a[i], a[i + size]]);
+        } else {
+            [b[i], b[i + size]] = V::split([a[2 * i], a[2 * i + 1]]);
+        }
     }
+    b
+}
+/// Runs a step as often as a position in a register has bits.
+#[inline(always)]
+fn tile_steps<V: LaneVector, const JOIN: bool>(mut a: TileRegisters<V>, size: usize) -> TileRegisters<V> {
+    // a loop would keep the tile in memory
+    if V::LANES > 8 {
+        a = tile_step::<V, JOIN>(a, size);
+    }
+    if V::LANES > 4 {
+        a = tile_step::<V, JOIN>(a, size);
+    }
+    if V::LANES > 2 {
+        a = tile_step::<V, JOIN>(a, size);
+    }
+    tile_step::<V, JOIN>(a, size)
 }
 
 impl<V: LaneVector> LaneSource<V> {
@@ -121,6 +168,21 @@ impl<V: LaneVector> LaneSource<V> {
     pub(super) fn in_vectors(vectors: *const ComplexParts<V>) -> LaneSource<V> {
         let memory = PartsMemory::contiguous(std::ptr::null_mut());
         LaneSource { memory, width: V::LANES, swap: false, vectors }
+    }
+    /// Returns true if elements are vectors.
+    pub(super) fn is_in_vectors(&self) -> bool {
+        !self.vectors.is_null()
+    }
+    /// Returns the elements `first`, `first + step` and so on, if each is two vectors in a row.
+    #[inline(always)]
+    pub(super) fn first_elements(&self, first: usize, step: usize) -> Option<FirstElements<V>> {
+        if self.is_in_vectors() {
+            return Some(FirstElements::in_vectors(self.vectors.wrapping_add(first), step));
+        }
+        let PartsMemory { base, element, ahead, .. } = self.memory.at(first, 0);
+        let step = element * step as isize;
+        let pairs = V::LANES > 1 && self.memory.has_pairs::<V>(self.width);
+        pairs.then_some(FirstElements { base, step, ahead, pairs, swap: self.swap })
     }
     /// Loads a run of elements into their places.
     ///
@@ -146,6 +208,7 @@ impl<V: LaneVector> LaneSource<V> {
                 for i in 0..count {
                     let p = memory.element_address(i);
                     let z = V::split([V::load(p), V::load(p.add(V::LANES))]);
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), 2 * size_of::<V>());
                     *w.add(place(places, i)) = swapped(z, self.swap);
                 }
             } else if memory.has_vectors::<V>(self.width) {
@@ -156,12 +219,18 @@ impl<V: LaneVector> LaneSource<V> {
                     *w.add(place(places, i)) = swapped([re, im], self.swap);
                 }
             } else if memory.has_tiles::<V>(self.width, count) {
-                // the constant size lets registers hold the tile
-                if count >= V::LANES {
-                    self.load_tiles(memory, count, V::LANES, places, w);
+                // constant sizes let registers hold the tile
+                if 2 * count >= V::LANES {
+                    self.load_tiles::<false>(memory, count, V::LANES / 2, places, w);
+                } else if count == 4 {
+                    self.load_tiles::<false>(memory, count, 4, places, w);
+                } else if count == 2 {
+                    self.load_tiles::<false>(memory, count, 2, places, w);
                 } else {
-                    self.load_tiles(memory, count, count, places, w);
+                    self.load_tiles::<false>(memory, count, 1, places, w);
                 }
+            } else if memory.has_real_tiles::<V>(self.width, count) {
+                self.load_tiles::<true>(memory, count, V::LANES / 2, places, w);
             } else {
                 for i in 0..count {
                     let mut z = [V::splat(V::T::default()); 2];
@@ -178,15 +247,12 @@ impl<V: LaneVector> LaneSource<V> {
             }
         }
     }
-    /// Loads contiguous elements of all lanes, `size` at a time.
-    ///
-    /// Each step joins registers whose indices differ in the highest bit, which becomes the lowest
-    /// bit of the position in a register.
+    /// Loads contiguous elements of all lanes, `size` at a time, or pairs of real elements.
     ///
     /// # Safety
     /// The contract of `load` holds, and the memory has tiles of this size.
     #[inline(always)]
-    unsafe fn load_tiles(
+    unsafe fn load_tiles<const REAL: bool>(
         &self,
         memory: PartsMemory<V::T>,
         count: usize,
@@ -194,92 +260,113 @@ impl<V: LaneVector> LaneSource<V> {
         places: &[u32],
         w: *mut ComplexParts<V>,
     ) {
-        let steps = V::LANES.ilog2();
-        let mut buffers: TileBuffers<V> = MaybeUninit::uninit();
-        let mut a = buffers.as_mut_ptr().cast::<V>();
-        let mut b = a.wrapping_add(2 * MAX_LANES);
+        let elements = if REAL { 2 * size } else { size };
+        debug_assert!(elements <= count && 2 * size <= V::LANES);
+        let swap = usize::from(self.swap);
         let mut first = 0;
         while first < count {
             // the last tile may overlap the one before
-            first = first.min(count - size);
-            // SAFETY: the elements are readable, and the places exist (caller contract). A buffer
-            // has space for `2 * size` registers, which the first step writes.
+            first = first.min(count - elements);
+            // SAFETY: the elements are readable, and the places exist (caller contract).
             unsafe {
-                for i in 0..size {
+                let mut a = [V::splat(V::T::default()); MAX_LANES];
+                for (i, a) in a[..2 * size].iter_mut().enumerate() {
                     let p = memory.tile_part::<V>(first, size, i);
-                    let q = memory.tile_part::<V>(first, size, i + size);
-                    put(a, [2 * i, 2 * i + 1], V::join([V::load(p), V::load(q)]));
+                    *a = V::load(p);
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), size_of::<V>());
                 }
-                for _ in 1..steps {
-                    for i in 0..size {
-                        put(b, [2 * i, 2 * i + 1], V::join([*a.add(i), *a.add(i + size)]));
-                    }
-                    (a, b) = (b, a);
-                }
-                for i in 0..size {
-                    let z = [*a.add(2 * i), *a.add(2 * i + 1)];
-                    *w.add(place(places, first + i)) = swapped(z, self.swap);
+                let a = tile_steps::<V, true>(a, size);
+                for (i, re) in a[..elements].iter().enumerate() {
+                    let to = w.add(place(places, first + i)).cast::<V>();
+                    *to.add(swap) = if REAL { *re } else { a[2 * i] };
+                    *to.add(1 - swap) = if REAL { re.all(V::T::default()) } else { a[2 * i + 1] };
                 }
             }
-            first += size;
+            first += elements;
         }
     }
 }
 
-impl<T: FftFloat> LaneTarget<T> {
+/// The results of transforms side by side.
+trait LaneResults<V: LaneVector> {
+    /// True if there may be fewer results of a lane than a register has elements.
+    const SHORT: bool;
     /// Returns result `k` of all lanes.
     ///
     /// # Safety
-    /// The contract of `store` holds.
+    /// There is such a result.
+    unsafe fn at(&self, k: usize) -> ComplexParts<V>;
+}
+
+/// Results times a number.
+struct ScaledResults<'a, V> {
+    w: *const ComplexParts<V>,
+    order: &'a [u32],
+    scale: V,
+    /// 1 if the parts are swapped; else 0.
+    swap: usize,
+}
+impl<V: LaneVector> LaneResults<V> for ScaledResults<'_, V> {
+    const SHORT: bool = true;
     #[inline(always)]
-    unsafe fn result<V: LaneVector<T = T>>(
-        &self,
-        w: *const ComplexParts<V>,
-        order: &[u32],
-        k: usize,
-    ) -> ComplexParts<V> {
-        // SAFETY: `w` has all results, and there are twiddle factors of each (caller contract).
+    unsafe fn at(&self, k: usize) -> ComplexParts<V> {
+        // SAFETY: `w` has this element (caller contract).
         unsafe {
-            if !self.turns.is_null() {
-                return self.unpacked(w, order, k);
-            }
-            let mut z = *w.add(place(order, k));
-            if !self.twiddles.is_null() {
-                let [row, imaginary] = self.twiddle_strides;
-                let t = self.twiddles.add(k * row);
-                z = product(z, [V::load(t), V::load(t.add(imaginary))]);
-            }
-            if self.scale != T::nearest(1.0) {
-                z = scaled(z, self.scale);
-            }
-            swapped(z, self.swap)
+            let z = self.w.add(place(self.order, k)).cast::<V>();
+            [(*z.add(self.swap)).mul(self.scale), (*z.add(1 - self.swap)).mul(self.scale)]
         }
     }
-    /// Returns result `k` of a real transform of even length: a sum of the transforms of the even
-    /// and of the odd elements, which are the parts of the packed transform.
-    ///
-    /// # Safety
-    /// The contract of `store` holds, and there are factors.
+}
+
+/// Results times twiddle factors.
+struct TwiddledResults<'a, V: LaneVector> {
+    w: *const ComplexParts<V>,
+    order: &'a [u32],
+    twiddles: *const V::T,
+    strides: [usize; 2],
+}
+impl<V: LaneVector> LaneResults<V> for TwiddledResults<'_, V> {
+    const SHORT: bool = false;
     #[inline(always)]
-    unsafe fn unpacked<V: LaneVector<T = T>>(
-        &self,
-        w: *const ComplexParts<V>,
-        order: &[u32],
-        k: usize,
-    ) -> ComplexParts<V> {
-        let m = self.count - 1;
+    unsafe fn at(&self, k: usize) -> ComplexParts<V> {
+        let [row, imaginary] = self.strides;
+        // SAFETY: `w` has this element, and there are twiddle factors of it (caller contract).
+        unsafe {
+            let t = self.twiddles.add(k * row);
+            product(*self.w.add(place(self.order, k)), [V::load(t), V::load(t.add(imaginary))])
+        }
+    }
+}
+
+/// Results of real transforms of even length: sums of the transforms of the even and of the odd
+/// elements, which are the parts of the packed transform.
+struct UnpackedResults<'a, V: LaneVector> {
+    w: *const ComplexParts<V>,
+    order: &'a [u32],
+    /// Half the length.
+    m: usize,
+    turns: *const [V::T; 2],
+}
+impl<V: LaneVector> LaneResults<V> for UnpackedResults<'_, V> {
+    const SHORT: bool = true;
+    #[inline(always)]
+    unsafe fn at(&self, k: usize) -> ComplexParts<V> {
+        let m = self.m;
         // SAFETY: `w` has all elements of the packed transform, and there are factors (caller
         // contract).
         let (z, w, turn) = unsafe {
-            let z = *w.add(place(order, if k == m { 0 } else { k }));
-            let w = *w.add(place(order, if k == 0 { 0 } else { m - k }));
+            let z = *self.w.add(place(self.order, if k == m { 0 } else { k }));
+            let w = *self.w.add(place(self.order, if k == 0 { 0 } else { m - k }));
             (z, w, *self.turns.add(k))
         };
-        let (zero, half) = (z[0].all(T::default()), T::nearest(0.5));
+        let (zero, half) = (z[0].all(V::T::default()), V::T::nearest(0.5));
         let even = scaled([z[0].add(w[0]), z[1].sub(w[1])], half);
         let odd = scaled([z[0].sub(w[0]), z[1].add(w[1])], half);
         add(even, times([odd[1], zero.sub(odd[0])], turn))
     }
+}
+
+impl<T: FftFloat> LaneTarget<T> {
     /// Stores the results, which are in `w` in this order.
     ///
     /// # Safety
@@ -287,34 +374,59 @@ impl<T: FftFloat> LaneTarget<T> {
     /// places of the order, and there are the factors of all results and lanes.
     #[inline(always)]
     pub(super) unsafe fn store<V: LaneVector<T = T>>(&self, w: *const ComplexParts<V>, order: &[u32]) {
+        // SAFETY: the caller upholds the contract of this function.
+        unsafe {
+            if !self.turns.is_null() {
+                self.store_each(UnpackedResults { w, order, m: self.count - 1, turns: self.turns });
+            } else if !self.twiddles.is_null() {
+                let (twiddles, strides) = (self.twiddles, self.twiddle_strides);
+                self.store_each(TwiddledResults { w, order, twiddles, strides });
+            } else {
+                let (scale, swap) = (V::splat(self.scale), usize::from(self.swap));
+                self.store_each(ScaledResults { w, order, scale, swap });
+            }
+        }
+    }
+    /// Stores results.
+    ///
+    /// # Safety
+    /// The processor has the features of `V`, and the memory of the results is writable.
+    #[inline(always)]
+    unsafe fn store_each<V: LaneVector<T = T>, R: LaneResults<V>>(&self, results: R) {
         let (memory, count, width) = (self.memory, self.count, self.width);
         let PartsMemory { lane, part, .. } = memory;
-        // SAFETY: the memory is writable, and the other arguments are as `result` needs them
-        // (caller contract).
+        // SAFETY: the memory is writable (caller contract).
         unsafe {
             if memory.has_pairs::<V>(width) {
                 for i in 0..count {
-                    let (p, [low, high]) = (memory.element_address(i), V::join(self.result(w, order, i)));
+                    let (p, [low, high]) = (memory.element_address(i), V::join(results.at(i)));
                     low.store(p);
                     high.store(p.add(V::LANES));
+                    prefetch(p.wrapping_offset(memory.ahead).cast(), 2 * size_of::<V>());
                 }
             } else if memory.has_vectors::<V>(width) {
                 for i in 0..count {
-                    let (p, [re, im]) = (memory.element_address(i), self.result(w, order, i));
+                    let (p, [re, im]) = (memory.element_address(i), results.at(i));
                     re.store(p);
                     if part != 0 {
                         im.store(p.offset(part));
                     }
                 }
-            } else if memory.has_tiles::<V>(width, count) {
-                if count >= V::LANES {
-                    self.store_tiles(V::LANES, w, order);
+            } else if memory.has_tiles::<V>(width, count) && (R::SHORT || 2 * count >= V::LANES) {
+                if 2 * count >= V::LANES {
+                    self.store_tiles(V::LANES / 2, results);
+                } else if !R::SHORT {
+                    // there are no such tiles
+                } else if count == 4 {
+                    self.store_tiles(4, results);
+                } else if count == 2 {
+                    self.store_tiles(2, results);
                 } else {
-                    self.store_tiles(count, w, order);
+                    self.store_tiles(1, results);
                 }
             } else {
                 for i in 0..count {
-                    let z: ComplexParts<V> = self.result(w, order, i);
+                    let z: ComplexParts<V> = results.at(i);
                     let parts = z.as_ptr().cast::<T>();
                     for l in 0..width {
                         let p = memory.element_address(i).offset(l as isize * lane);
@@ -331,38 +443,51 @@ impl<T: FftFloat> LaneTarget<T> {
     /// [`LaneSource::load_tiles`] in reverse.
     ///
     /// # Safety
-    /// The contract of `store` holds, and the memory has tiles of this size.
+    /// The contract of `store_each` holds, and the memory has tiles of this size.
     #[inline(always)]
-    unsafe fn store_tiles<V: LaneVector<T = T>>(
-        &self,
-        size: usize,
-        w: *const ComplexParts<V>,
-        order: &[u32],
-    ) {
-        let steps = V::LANES.ilog2();
-        let mut buffers: TileBuffers<V> = MaybeUninit::uninit();
-        let mut a = buffers.as_mut_ptr().cast::<V>();
-        let mut b = a.wrapping_add(2 * MAX_LANES);
+    unsafe fn store_tiles<V: LaneVector<T = T>>(&self, size: usize, results: impl LaneResults<V>) {
+        debug_assert!(size <= self.count && 2 * size <= V::LANES);
         let mut first = 0;
         while first < self.count {
             first = first.min(self.count - size);
-            // SAFETY: as in `store`. A buffer has space for `2 * size` registers, which the first
-            // step writes.
+            // two tiles at once complete most lines of the cache, even if rows are not aligned
+            let both = 2 * size == V::LANES && first + 2 * size <= self.count;
+            // SAFETY: the memory is writable (caller contract).
             unsafe {
-                for i in 0..size {
-                    put(a, [i, i + size], V::split(self.result(w, order, first + i)));
-                }
-                for _ in 1..steps {
-                    for i in 0..size {
-                        put(b, [i, i + size], V::split([*a.add(2 * i), *a.add(2 * i + 1)]));
-                    }
-                    (a, b) = (b, a);
-                }
+                let a = Self::tile(first, size, &results);
+                let b = if both { Self::tile(first + size, size, &results) } else { a };
                 for i in 0..2 * size {
-                    (*a.add(i)).store(self.memory.tile_part::<V>(first, size, i));
+                    let p = self.memory.tile_part::<V>(first, size, i);
+                    let ahead = p.wrapping_offset(self.memory.ahead).cast();
+                    a[i].store(p);
+                    if both {
+                        b[i].store(p.add(V::LANES));
+                        prefetch(ahead, 2 * size_of::<V>());
+                    } else {
+                        prefetch(ahead, size_of::<V>());
+                    }
                 }
             }
-            first += size;
+            first += if both { 2 * size } else { size };
+        }
+    }
+    /// Returns the registers of the tile of `size` results from `first` on.
+    ///
+    /// # Safety
+    /// There are such results.
+    #[inline(always)]
+    unsafe fn tile<V: LaneVector<T = T>>(
+        first: usize,
+        size: usize,
+        results: &impl LaneResults<V>,
+    ) -> TileRegisters<V> {
+        // SAFETY: the results exist (caller contract).
+        unsafe {
+            let mut a = [results.at(first)[0]; MAX_LANES];
+            for i in 0..size {
+                [a[2 * i], a[2 * i + 1]] = results.at(first + i);
+            }
+            tile_steps::<V, false>(a, size)
         }
     }
 }

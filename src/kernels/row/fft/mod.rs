@@ -111,6 +111,8 @@ struct PartsMemory<T> {
     lane: isize,
     /// The distance from the real to the imaginary part; 0 if there is none.
     part: isize,
+    /// The distance to what the next transforms read or write, in floats; 0 if unknown.
+    ahead: isize,
 }
 
 /// An array of rows: its address, sizes, and strides in elements.
@@ -129,10 +131,11 @@ impl<T> RowsArray<T> {
     fn memory(&self, offset: isize, along: usize, lanes: Option<usize>, packed: bool) -> PartsMemory<T> {
         let (step, lane) = (self.strides[along], lanes.map_or(0, |d| self.strides[d]));
         let base = self.base.wrapping_offset(if self.complex { 2 * offset } else { offset });
+        let ahead = 0;
         match (self.complex, packed) {
-            (true, _) => PartsMemory { base, element: 2 * step, lane: 2 * lane, part: 1 },
-            (false, true) => PartsMemory { base, element: 2 * step, lane, part: step },
-            (false, false) => PartsMemory { base, element: step, lane, part: 0 },
+            (true, _) => PartsMemory { base, element: 2 * step, lane: 2 * lane, part: 1, ahead },
+            (false, true) => PartsMemory { base, element: 2 * step, lane, part: step, ahead },
+            (false, false) => PartsMemory { base, element: step, lane, part: 0, ahead },
         }
     }
 }

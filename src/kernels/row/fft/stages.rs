@@ -63,6 +63,7 @@ impl FftStages {
             element: step * self.sides[1] as isize,
             lane: step,
             part: 1,
+            ahead: 0,
         };
         // SAFETY: the operand is a row of the grid's elements, and the scratch buffer has space for
         // these columns.
@@ -95,7 +96,7 @@ impl FftStages {
             made = copy.as_mut_ptr().cast();
         }
         let [element, lane] = [2 * y.strides[0], 2 * y.strides[1]];
-        let to = PartsMemory { base: y.base, element, lane, part: 1 };
+        let to = PartsMemory { base: y.base, element, lane, part: 1, ahead: 0 };
         // SAFETY: the scratch buffers have all columns of the grid, and the result has space for
         // these columns.
         unsafe { self.run_stage(plans, (GridStage::Rows, columns), PartsMemory::contiguous(made.cast()), to) }

@@ -71,23 +71,37 @@ fn a_row_has_the_same_bits_whatever_comes_with_it() {
     }
 }
 
+/// How transforms are stored, and at what level they run.
+#[derive(Clone, Copy, Debug)]
+struct TestRun {
+    level: IsaLevel,
+    count: usize,
+    columns: bool,
+    in_place: bool,
+}
+
 /// Returns the transforms of `count` rows, which are stored as rows or as columns.
-fn at_level<T: FftFloat>(plan: &DimPlan<T>, level: IsaLevel, x: &[T], count: usize, columns: bool) -> Vec<T>
+fn at_level<T: FftFloat>(plan: &DimPlan<T>, x: &[T], run: TestRun) -> Vec<T>
 where
     Complex<T>: Element,
 {
-    let sizes = RowSizes::new(plan.kind, &[plan.n]);
+    let (sizes, count) = (RowSizes::new(plan.kind, &[plan.n]), run.count);
     let [from, to] = [plan.kind != FftKind::Real, plan.kind != FftKind::InverseReal];
     let mut y = vec![T::default(); count * sizes.outs[0] * if to { 2 } else { 1 }];
+    let mut source = x.as_ptr().cast_mut();
+    if run.in_place {
+        y.copy_from_slice(x);
+        source = y.as_mut_ptr();
+    }
     let array = |base: *mut T, n: usize, complex: bool| {
-        let [shape, strides] = if columns { [[n, count], [count, 1]] } else { [[count, n], [n, 1]] };
+        let [shape, strides] = if run.columns { [[n, count], [count, 1]] } else { [[count, n], [n, 1]] };
         let strides = strides.iter().map(|s| *s as isize).collect();
         RowsArray { base, shape: shape.to_vec(), strides, complex }
     };
-    let x = array(x.as_ptr().cast_mut(), sizes.ins[0], from);
+    let x = array(source, sizes.ins[0], from);
     let made = array(y.as_mut_ptr(), sizes.outs[0], to);
     // SAFETY: the slices have these elements, and the processor has the level.
-    unsafe { plan.run(level, &x, &made, usize::from(!columns)) }
+    unsafe { plan.run(run.level, &x, &made, usize::from(!run.columns)) }
     y
 }
 /// Moves the rows of `count` complex (or real) elements to columns.
@@ -95,35 +109,87 @@ fn transposed<T: Copy>(x: &[T], count: usize, parts: usize) -> Vec<T> {
     let n = x.len() / count / parts;
     (0..x.len()).map(|i| x[((i / parts % count) * n + i / parts / count) * parts + i % parts]).collect()
 }
-fn levels_and_layouts<T: FftFloat + std::fmt::Debug>(lengths: &[usize])
-where
+/// Checks some results of a forward transform by the definition.
+fn agrees_with_definition<T: Copy + Into<f64>>(x: &[T], y: &[T], epsilon: f64) {
+    let n = x.len() / 2;
+    let number = |z: &[T]| Complex::<f64>::new(z[0].into(), z[1].into());
+    for k in [0, n / 5, n / 3, n / 2, n - 1] {
+        let terms = x.chunks(2).enumerate().map(|(j, z)| {
+            let [re, im] = plan::turn(j * k, n);
+            number(z) * Complex::new(re, im)
+        });
+        let (want, y) = (terms.sum::<Complex<f64>>(), number(&y[2 * k..]));
+        assert!((y - want).norm() < 4.0 * epsilon * (1.0 + n as f64), "{n} {k}: {y} {want}");
+    }
+}
+/// Returns numbers whose transforms have elements of similar size.
+fn noise<T: FftFloat>(n: usize) -> Vec<T> {
+    (0..n).map(|i| T::nearest(((i as f64 * 12.9898 + 0.5).sin() * 43758.5453).fract())).collect()
+}
+/// Compares all levels, layouts and numbers of transforms with single transforms at the base level.
+fn levels_and_layouts<T: FftFloat + std::fmt::Debug + Into<f64>>(
+    lengths: &[usize],
+    counts: &[usize],
+    kinds: &[FftKind],
+    epsilon: f64,
+) where
     Complex<T>: Element,
 {
-    for n in lengths {
-        for kind in [FftKind::Forward, FftKind::Inverse, FftKind::Real, FftKind::InverseReal] {
-            let plan = DimPlan::<T>::new(kind, *n);
-            let sizes = RowSizes::new(kind, &[*n]);
-            let parts = |complex: bool| if complex { 2 } else { 1 };
-            let [from, to] = [kind != FftKind::Real, kind != FftKind::InverseReal].map(parts);
-            let one = sizes.ins[0] * from;
-            for count in [1, 2, 16, 21] {
-                let x: Vec<T> = numbers(one * count).iter().map(|z| T::nearest(z.re)).collect();
-                let alone: Vec<T> =
-                    x.chunks(one).flat_map(|x| at_level(&plan, IsaLevel::Base, x, 1, false)).collect();
-                for level in IsaLevel::available() {
-                    assert_eq!(at_level(&plan, level, &x, count, false), alone, "{n} {kind:?} {level:?}");
-                    let columns = at_level(&plan, level, &transposed(&x, count, from), count, true);
-                    assert_eq!(columns, transposed(&alone, count, to), "{n} {kind:?} {level:?}");
-                }
+    for (n, kind) in lengths.iter().flat_map(|n| kinds.iter().map(move |kind| (n, *kind))) {
+        let plan = DimPlan::<T>::new(kind, *n);
+        let sizes = RowSizes::new(kind, &[*n]);
+        let parts = |complex: bool| if complex { 2 } else { 1 };
+        let [from, to] = [kind != FftKind::Real, kind != FftKind::InverseReal].map(parts);
+        let (one, most) = (sizes.ins[0] * from, counts.iter().max().unwrap());
+        let base = TestRun { level: IsaLevel::Base, count: 1, columns: false, in_place: false };
+        let all: Vec<T> = noise(one * most);
+        let alone: Vec<Vec<T>> = all.chunks(one).map(|x| at_level(&plan, x, base)).collect();
+        if kind == FftKind::Forward {
+            agrees_with_definition(&all[..one], &alone[0], epsilon);
+        }
+        let places = if from == to && sizes.ins == sizes.outs { &[false, true][..] } else { &[false] };
+        for (count, in_place) in counts.iter().flat_map(|c| places.iter().map(move |p| (*c, *p))) {
+            let (x, want) = (&all[..one * count], alone[..count].concat());
+            for level in IsaLevel::available() {
+                let run = TestRun { level, count, columns: false, in_place };
+                assert!(at_level(&plan, x, run) == want, "{n} {kind:?} {run:?}");
+                let run = TestRun { columns: true, ..run };
+                let made = at_level(&plan, &transposed(x, count, from), run);
+                assert!(made == transposed(&want, count, to), "{n} {kind:?} {run:?}");
             }
         }
     }
 }
 
+const ALL_KINDS: [FftKind; 4] = [FftKind::Forward, FftKind::Inverse, FftKind::Real, FftKind::InverseReal];
+
 #[test]
 fn levels_and_layouts_have_the_same_bits() {
-    levels_and_layouts::<f32>(&[1, 2, 3, 8, 15, 16, 31, 60, 67, 128, 256, 300, 1000]);
-    levels_and_layouts::<f64>(&[1, 4, 7, 8, 13, 67, 260]);
+    let counts = [1, 2, 16, 21];
+    let lengths = [1, 2, 3, 4, 6, 8, 15, 16, 31, 60, 67, 128, 256, 300, 1000];
+    levels_and_layouts::<f32>(&lengths, &counts, &ALL_KINDS, f32::EPSILON.into());
+    levels_and_layouts::<f64>(&[1, 2, 4, 7, 8, 13, 67, 260], &counts, &ALL_KINDS, f64::EPSILON);
+}
+
+#[test]
+fn lengths_that_fill_no_vectors_have_the_same_bits_at_all_levels() {
+    // 30 columns of 35 elements, or the other way around
+    let kinds = [FftKind::Forward, FftKind::Inverse];
+    levels_and_layouts::<f32>(&[1050], &[1, 3, 17], &kinds, f32::EPSILON.into());
+    levels_and_layouts::<f64>(&[1050], &[1, 3, 17], &kinds, f64::EPSILON);
+    // side by side with vectors of 8 lanes, and one at a time with those of 16, which are too large
+    levels_and_layouts::<f32>(&[6561], &[17], &[FftKind::Forward], f32::EPSILON.into());
+    levels_and_layouts::<f32>(&[2100], &[17], &[FftKind::Real, FftKind::InverseReal], f32::EPSILON.into());
+}
+
+#[test]
+fn grids_in_grids_have_the_same_bits_at_all_levels() {
+    // sides of 128 and 256, of 270 and 280, and of Bluestein's algorithm
+    let lengths = [1 << 15, 75600, 32771];
+    levels_and_layouts::<f32>(&lengths, &[1], &[FftKind::Forward], f32::EPSILON.into());
+    let kinds = [FftKind::Forward, FftKind::Inverse];
+    levels_and_layouts::<f64>(&[1 << 15], &[2], &kinds, f64::EPSILON);
+    levels_and_layouts::<f32>(&[1 << 16], &[1], &[FftKind::Real, FftKind::InverseReal], f32::EPSILON.into());
 }
 
 fn complex_rows(n: usize) -> Vec<Complex<f32>> {

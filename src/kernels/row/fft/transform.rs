@@ -8,6 +8,10 @@ use super::vector::{ComplexParts, FftFloat, LaneVector};
 use super::{FftKind, PartsMemory};
 use std::ops::Range;
 
+/// The maximum size of the vectors of transforms that run side by side because one alone would fill
+/// its vectors by less than 6/7, in bytes. Larger ones are not in the cache.
+const MAX_UNFILLED_BYTES: usize = 1 << 19;
+
 /// Transforms of equal length.
 ///
 /// Memory from `from` on is readable, and memory from `to` on is writable, for all elements of all
@@ -51,7 +55,7 @@ struct FftBuffers<V: LaneVector> {
     /// The same of one transform, and its grid.
     row_x: Vec<ComplexParts<V::T>>,
     row_y: Vec<ComplexParts<V::T>>,
-    grid: Vec<ComplexParts<V::T>>,
+    grid: Vec<ComplexParts<V>>,
 }
 
 /// Returns the first column of a block, and the number of columns.
@@ -95,23 +99,28 @@ impl<T: FftFloat> FftJob<'_, T> {
     }
     /// Computes the operand of the complex transform of a real inverse one, with swapped parts.
     #[inline(always)]
-    fn unfold<V: LaneVector<T = T>>(&self, x: &mut [ComplexParts<V>], y: &mut [ComplexParts<V>]) {
+    fn unfold<V: LaneVector<T = T>>(
+        &self,
+        x: &mut [ComplexParts<V>],
+        spread: &[u32],
+        y: &mut [ComplexParts<V>],
+    ) {
         let (n, m) = (self.n, self.plan.n);
         let zero = x[0][0].all(T::default());
         // these elements are their own conjugates, so they are real
         x[0][1] = zero;
         if !self.even() {
-            for (k, y) in y[..n].iter_mut().enumerate() {
+            for k in 0..n {
                 let [re, im] = x[k.min(n - k)];
-                *y = [if k <= n / 2 { im } else { zero.sub(im) }, re];
+                y[place(spread, k)] = [if k <= n / 2 { im } else { zero.sub(im) }, re];
             }
             return;
         }
         x[m][1] = zero;
-        for (k, (y, [re, im])) in y[..m].iter_mut().zip(self.turns).enumerate() {
+        for (k, [re, im]) in self.turns[..m].iter().enumerate() {
             let (z, w) = (x[k], [x[m - k][0], zero.sub(x[m - k][1])]);
             let (even, odd) = (add(z, w), times(sub(z, w), [*re, T::default() - *im]));
-            *y = [even[1].add(odd[0]), even[0].sub(odd[1])];
+            y[place(spread, k)] = [even[1].add(odd[0]), even[0].sub(odd[1])];
         }
     }
     /// Runs as many transforms as there are lanes, or fewer, side by side.
@@ -128,26 +137,33 @@ impl<T: FftFloat> FftJob<'_, T> {
         let (plan, chirp) = (self.plan, self.plan.as_chirp());
         let inner = chirp.map_or(plan, |chirp| &chirp.plan);
         let FftBuffers { w, column, x, y, .. } = buffers;
-        let mut source = LaneSource::in_memory(self.from.at(0, first), width, self.inverse());
+        debug_assert!(w.len() >= inner.num_vectors() && column.len() >= inner.column_vectors());
+        debug_assert!(y.is_empty() || y.len() >= inner.num_vectors().max(plan.n));
+        debug_assert!(self.kind != FftKind::InverseReal || x.len() >= self.half());
+        let mut source = LaneSource::in_memory(
+            PartsMemory { ahead: self.from.lane * V::LANES as isize, ..self.from.at(0, first) },
+            width,
+            self.inverse(),
+        );
         // SAFETY: the memory is as the job says (caller contract). Buffers have space for all
         // elements of the transforms.
         unsafe {
             if self.kind == FftKind::InverseReal {
                 source.swap = false;
                 V::load_elements(&source, [0, 1, self.half()], &[], x.as_mut_ptr());
-                self.unfold::<V>(x, y);
+                self.unfold::<V>(x, &inner.spread, y);
                 source = LaneSource::in_vectors(y.as_ptr());
-            } else if chirp.is_some() || self.from.element == 2 && inner.grid().is_some() {
-                V::load_elements(&source, [0, 1, plan.n], &[], y.as_mut_ptr());
+            } else if chirp.is_some() || inner.grid().is_some() && source.first_elements(0, 1).is_none() {
+                V::load_elements(&source, [0, 1, plan.n], &inner.spread, y.as_mut_ptr());
                 source = LaneSource::in_vectors(y.as_ptr());
             }
             if let Some(chirp) = chirp {
-                chirp.prepare(y);
+                chirp.prepare(&inner.spread, y);
             }
             V::side_by_side(inner, &source, w.as_mut_ptr(), column.as_mut_ptr());
             let (mut made, mut order) = (w, &inner.order[..]);
             if let Some(chirp) = chirp {
-                chirp.filter(made, order, y);
+                chirp.filter(made, order, &inner.spread, y);
                 V::side_by_side(
                     inner,
                     &LaneSource::in_vectors(y.as_ptr()),
@@ -157,7 +173,14 @@ impl<T: FftFloat> FftJob<'_, T> {
                 chirp.finish(made, order, y);
                 (made, order) = (y, &[]);
             }
-            V::store_elements(&self.target(self.to.at(0, first), width), made.as_ptr(), order);
+            V::store_elements(
+                &self.target(
+                    PartsMemory { ahead: self.to.lane * V::LANES as isize, ..self.to.at(0, first) },
+                    width,
+                ),
+                made.as_ptr(),
+                order,
+            );
         }
     }
     /// Runs one transform, with the columns of its grid side by side.
@@ -172,7 +195,10 @@ impl<T: FftFloat> FftJob<'_, T> {
         buffers: &mut FftBuffers<V>,
     ) {
         let (plan, chirp) = (self.plan, self.plan.as_chirp());
-        let (from, to) = (self.from.at(0, index), self.to.at(0, index));
+        let (from, to) = (
+            PartsMemory { ahead: self.from.lane, ..self.from.at(0, index) },
+            PartsMemory { ahead: self.to.lane, ..self.to.at(0, index) },
+        );
         let one_stage = chirp.is_none() && self.kind != FftKind::Real;
         let [columns, rows] = [0..grid.row.n, 0..grid.column.n];
         // SAFETY: the memory is as the job says (caller contract). Buffers have space for all
@@ -182,7 +208,7 @@ impl<T: FftFloat> FftJob<'_, T> {
             if self.kind == FftKind::InverseReal {
                 let source = LaneSource::<T>::in_memory(from, 1, false);
                 T::load_elements(&source, [0, 1, self.half()], &[], buffers.row_x.as_mut_ptr());
-                self.unfold::<T>(&mut buffers.row_x, &mut buffers.row_y);
+                self.unfold::<T>(&mut buffers.row_x, &[], &mut buffers.row_y);
             } else if chirp.is_some() {
                 let source = LaneSource::<T>::in_memory(from, 1, swap);
                 T::load_elements(&source, [0, 1, plan.n], &[], buffers.row_y.as_mut_ptr());
@@ -191,7 +217,7 @@ impl<T: FftFloat> FftJob<'_, T> {
                 (x, swap) = (PartsMemory::contiguous(buffers.row_y.as_mut_ptr()), false);
             }
             if let Some(chirp) = chirp {
-                chirp.prepare(&mut buffers.row_y);
+                chirp.prepare(&[], &mut buffers.row_y);
             }
             let made = PartsMemory::contiguous(buffers.row_x.as_mut_ptr());
             let target = if one_stage { self.target(to, 0) } else { self.plain_target(made, 0, 0) };
@@ -203,10 +229,11 @@ impl<T: FftFloat> FftJob<'_, T> {
                 ..target_memory
             };
             let target = LaneTarget { memory: rows_memory, ..target };
-            let scratch = buffers.grid.as_mut_ptr();
+            debug_assert!(buffers.grid.len() * V::LANES >= grid.column.n * grid.row.n);
+            let scratch = buffers.grid.as_mut_ptr().cast();
             for pass in 0..=usize::from(chirp.is_some()) {
                 if let (1, Some(chirp)) = (pass, chirp) {
-                    chirp.filter(&buffers.row_x, &[], &mut buffers.row_y);
+                    chirp.filter(&buffers.row_x, &[], &[], &mut buffers.row_y);
                 }
                 let columns_memory = PartsMemory { element: x.element * width, lane: x.element, ..x };
                 self.columns_stage::<V>(grid, columns_memory, swap, columns.clone(), scratch, buffers);
@@ -241,8 +268,11 @@ impl<T: FftFloat> FftJob<'_, T> {
         buffers: &mut FftBuffers<V>,
     ) {
         let n = grid.column.n;
+        debug_assert!(buffers.w.len() >= grid.column.num_vectors());
+        debug_assert!(buffers.column.len() >= grid.column.column_vectors());
         for j in columns.clone().step_by(V::LANES) {
             let (j, width) = block::<V>(j, &columns);
+            debug_assert!(j + V::LANES <= grid.twiddle_stride);
             let source = LaneSource::in_memory(x.at(0, j - columns.start), width, swap);
             let made = PartsMemory::contiguous(made.wrapping_add((j - columns.start) * n));
             let target = LaneTarget {
@@ -273,6 +303,8 @@ impl<T: FftFloat> FftJob<'_, T> {
         target: &LaneTarget<T>,
         buffers: &mut FftBuffers<V>,
     ) {
+        debug_assert!(rows.end <= grid.column.n && buffers.w.len() >= grid.row.num_vectors());
+        debug_assert!(buffers.column.len() >= grid.row.column_vectors());
         for k in rows.clone().step_by(V::LANES) {
             let (k, width) = block::<V>(k, &rows);
             let element = 2 * grid.column.n as isize;
@@ -292,7 +324,15 @@ impl<T: FftFloat> FftJob<'_, T> {
     fn runs_side_by_side(&self, lanes: usize) -> bool {
         let vectors = self.from.lane == 1 || self.from.lane == 2 && self.from.part == 1;
         let complex = matches!(self.kind, FftKind::Forward | FftKind::Inverse);
+        // one at a time, transforms stay in the cache, but may not fill the vectors
+        let fills = |grid: &GridPlan<T>| {
+            let (a, b) = (grid.column.n, grid.row.n);
+            let full = |n: usize| n.next_multiple_of(lanes);
+            let is_large = a * b * lanes * size_of::<[T; 2]>() > MAX_UNFILLED_BYTES;
+            is_large || 3 * (full(a) * b + a * full(b)) <= 7 * a * b
+        };
         let rows = complex && !vectors && self.plan.as_chirp().is_none();
+        let rows = rows && self.plan.grid().is_some_and(fills);
         let fast = self.plan.grid().is_none() || 2 * self.count > lanes && !rows;
         self.plan.runs_side_by_side() && fast && self.stage.is_none()
     }
@@ -303,20 +343,21 @@ impl<T: FftFloat> FftJob<'_, T> {
         let side_by_side = self.runs_side_by_side(V::LANES);
         let complex = matches!(self.kind, FftKind::Forward | FftKind::Inverse);
         let vectors = |n: usize| vec![[zero; 2]; n];
+        let padded = plan.num_vectors().max(n);
+        let vectors_of_side = |grid: &GridPlan<T>| grid.column.num_vectors().max(grid.row.num_vectors());
         let row = |needed: bool| vec![[T::default(); 2]; if needed { n } else { 0 }];
         let more = chirp.is_some() || !complex;
-        let side = |grid: &GridPlan<T>| grid.column.n.max(grid.row.n);
-        let most = if side_by_side { n } else { plan.grid().map_or(0, side) };
+        let most = if side_by_side { padded } else { plan.grid().map_or(0, vectors_of_side) };
         let rows = !side_by_side && self.stage.is_none();
-        let some = |needed: bool| vectors(if side_by_side && needed { n } else { 0 });
+        let some = |needed: bool| vectors(if side_by_side && needed { padded } else { 0 });
         FftBuffers {
             w: vectors(most),
-            column: vectors(if plan.grid().is_some() { most } else { 0 }),
+            column: vectors(plan.column_vectors()),
             x: some(self.kind == FftKind::InverseReal),
             y: some(more || plan.grid().is_some()),
             row_x: row(rows && more),
             row_y: row(rows && more),
-            grid: row(rows),
+            grid: vectors(if rows { n.div_ceil(V::LANES) } else { 0 }),
         }
     }
     /// Runs the job.
@@ -371,18 +412,27 @@ impl<T: FftFloat> FftJob<'_, T> {
 impl<T: FftFloat> ChirpPlan<T> {
     /// Multiplies operands by the chirp, and appends zeros.
     #[inline(always)]
-    fn prepare<V: LaneVector<T = T>>(&self, y: &mut [ComplexParts<V>]) {
-        let (x, rest) = y[..self.plan.n].split_at_mut(self.chirp.len());
-        for (z, t) in x.iter_mut().zip(&self.chirp) {
+    fn prepare<V: LaneVector<T = T>>(&self, spread: &[u32], y: &mut [ComplexParts<V>]) {
+        for (k, t) in self.chirp.iter().enumerate() {
+            let z = &mut y[place(spread, k)];
             *z = times(*z, *t);
         }
-        rest.fill([x[0][0].all(T::default()); 2]);
+        let zero = [y[0][0].all(T::default()); 2];
+        for k in self.chirp.len()..self.plan.n {
+            y[place(spread, k)] = zero;
+        }
     }
     /// Multiplies a transform by that of the filter, and swaps the parts for the transform back.
     #[inline(always)]
-    fn filter<V: LaneVector<T = T>>(&self, w: &[ComplexParts<V>], order: &[u32], y: &mut [ComplexParts<V>]) {
-        for (k, (y, t)) in y.iter_mut().zip(&self.filter).enumerate() {
-            *y = swapped(times(w[place(order, k)], *t), true);
+    fn filter<V: LaneVector<T = T>>(
+        &self,
+        w: &[ComplexParts<V>],
+        order: &[u32],
+        spread: &[u32],
+        y: &mut [ComplexParts<V>],
+    ) {
+        for (k, t) in self.filter.iter().enumerate() {
+            y[place(spread, k)] = swapped(times(w[place(order, k)], *t), true);
         }
     }
     /// Computes the results from the transform back.

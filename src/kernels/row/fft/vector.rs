@@ -3,8 +3,9 @@
 //! Each lane of a vector belongs to another transform, so a transform has the same bits at every
 //! level, and in every lane.
 
-use super::lanes::{ElementRun, LaneSource, LaneTarget};
-use super::plan::{FftPlan, MixedRadix};
+use super::butterfly::{InPlace, Pass, PassEnds};
+use super::lanes::{ElementRun, FirstElements, LaneSource, LaneTarget};
+use super::plan::{FftPlan, MixedRadix, TwiddledGrid};
 use super::transform::FftJob;
 use crate::core::Element;
 use crate::kernels::cpu::IsaLevel;
@@ -73,6 +74,26 @@ pub(super) trait LaneVector: Copy + Send + Sync + 'static {
     /// # Safety
     /// As for this function.
     unsafe fn passes(plan: &MixedRadix<Self::T>, w: *mut ComplexParts<Self>);
+    /// Runs a pass in place.
+    ///
+    /// # Safety
+    /// As for [`Pass::run`].
+    unsafe fn pass(pass: &Pass<'_, Self::T>, n: usize, w: *mut ComplexParts<Self>);
+    /// Runs [`Pass::run_any_odd`].
+    ///
+    /// # Safety
+    /// As for this function.
+    unsafe fn pass_of_any_odd(pass: &Pass<'_, Self::T>, n: usize, ends: &impl PassEnds<Self>);
+    /// Runs [`MixedRadix::passes_between`].
+    ///
+    /// # Safety
+    /// As for this function.
+    unsafe fn passes_between(
+        plan: &MixedRadix<Self::T>,
+        first: &FirstElements<Self>,
+        w: *mut ComplexParts<Self>,
+        last: Option<&TwiddledGrid<'_, Self>>,
+    );
     /// Runs [`LaneSource::load`].
     ///
     /// # Safety
@@ -114,6 +135,27 @@ macro_rules! lane_vector {
             pub(super) unsafe fn passes(plan: &MixedRadix<$T>, w: *mut ComplexParts<$V>) {
                 // SAFETY: the caller upholds the contract of this function.
                 unsafe { plan.passes(w) }
+            }
+            $(#[$features])*
+            pub(super) unsafe fn pass(pass: &Pass<'_, $T>, n: usize, w: *mut ComplexParts<$V>) {
+                // SAFETY: the caller upholds the contract of this function.
+                unsafe { pass.run::<$V>(n, &InPlace(w)) }
+            }
+            $(#[$features])*
+            #[inline(never)]
+            pub(super) unsafe fn pass_of_any_odd(pass: &Pass<'_, $T>, n: usize, ends: &impl PassEnds<$V>) {
+                // SAFETY: the caller upholds the contract of this function.
+                unsafe { pass.run_any_odd::<$V>(n, ends) }
+            }
+            $(#[$features])*
+            pub(super) unsafe fn passes_between(
+                plan: &MixedRadix<$T>,
+                first: &FirstElements<$V>,
+                w: *mut ComplexParts<$V>,
+                last: Option<&TwiddledGrid<'_, $V>>,
+            ) {
+                // SAFETY: the caller upholds the contract of this function.
+                unsafe { plan.passes_between(first, w, last) }
             }
             $(#[$features])*
             pub(super) unsafe fn load_elements(
@@ -197,6 +239,23 @@ macro_rules! lane_vector {
             #[inline(always)]
             unsafe fn passes(plan: &MixedRadix<$T>, w: *mut ComplexParts<$V>) {
                 unsafe { $name::passes(plan, w) }
+            }
+            #[inline(always)]
+            unsafe fn pass(pass: &Pass<'_, $T>, n: usize, w: *mut ComplexParts<$V>) {
+                unsafe { $name::pass(pass, n, w) }
+            }
+            #[inline(always)]
+            unsafe fn pass_of_any_odd(pass: &Pass<'_, $T>, n: usize, ends: &impl PassEnds<$V>) {
+                unsafe { $name::pass_of_any_odd(pass, n, ends) }
+            }
+            #[inline(always)]
+            unsafe fn passes_between(
+                plan: &MixedRadix<$T>,
+                first: &FirstElements<$V>,
+                w: *mut ComplexParts<$V>,
+                last: Option<&TwiddledGrid<'_, $V>>,
+            ) {
+                unsafe { $name::passes_between(plan, first, w, last) }
             }
             #[inline(always)]
             unsafe fn load_elements(x: &LaneSource<$V>, run: ElementRun, places: &[u32], w: *mut ComplexParts<$V>) {
