@@ -5,6 +5,7 @@
 //! right then give copies of the sign bit.
 
 use super::SliceKernel;
+use super::cpu::IsaLevel;
 use super::elementwise::{Constants, ElementFn, KernelVariant, element_fn, narrow, pick, scalar};
 use crate::core::{DType, ScalarOp};
 use std::marker::PhantomData;
@@ -101,6 +102,79 @@ int_functions! { i8 u8 i16 u16 i32 u32 i64 u64; {
     compare Eq(a, b) = a == b;
     compare Ne(a, b) = a != b;
 } }
+
+/// Returns `a / b` truncated, and the divisor, which is 1 instead of 0 and −1.
+///
+/// Vectors divide float64, which rounds no quotient of int32 to another integer.
+#[inline(always)]
+fn quotient(a: i32, b: i32) -> (i32, i32) {
+    let divisor = if b == 0 || b == -1 { 1 } else { b };
+    // SAFETY: the divisor is neither 0 nor −1, so the quotient is an int32.
+    (unsafe { (f64::from(a) / f64::from(divisor)).to_int_unchecked() }, divisor)
+}
+/// The division of int32.
+struct DivInt32;
+element_fn! {
+    DivInt32 = (a, b): i32 => i32, match b {
+        0 => -1,
+        -1 => a.wrapping_neg(),
+        _ => quotient(a, b).0,
+    };
+}
+/// The remainder of int32.
+struct RemInt32;
+element_fn! {
+    RemInt32 = (a, b): i32 => i32, {
+        let (quotient, divisor) = quotient(a, b);
+        // (the remainder by 1 is 0, and so is that by −1)
+        if b == 0 { a } else { a.wrapping_sub(quotient.wrapping_mul(divisor)) }
+    };
+}
+/// The maximum number of elements that take less time one by one than on vectors.
+const MAX_SCALAR_DIVISIONS: usize = 4;
+
+/// Divides a few elements as integers, and more of them on vectors; with `WIDE` on those of AVX2.
+///
+/// # Safety
+/// The caller upholds the contract of [`SliceKernel`]; with `WIDE` the processor has AVX2.
+unsafe fn divide<const REM: bool, const WIDE: bool>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    c: *const u8,
+    k: &Constants,
+) {
+    // SAFETY: operands and result have `n` elements of int32, and the processor has the level
+    // (caller contract).
+    unsafe {
+        if n > MAX_SCALAR_DIVISIONS {
+            let level = if WIDE { IsaLevel::Avx2 } else { IsaLevel::Base };
+            let how = KernelVariant { level, stream: false };
+            let vectors = if REM { narrow::<RemInt32>(how) } else { narrow::<DivInt32>(how) };
+            return vectors(n, d, a, b, c, k);
+        }
+        let (d, a, b) = (d.cast::<i32>(), a.cast::<i32>(), b.cast::<i32>());
+        for i in 0..n {
+            let (a, b) = (*a.add(i), *b.add(i));
+            d.add(i).write(match (REM, b) {
+                (true, 0) => a,
+                (true, _) => a.wrapping_rem(b),
+                (false, 0) => -1,
+                (false, _) => a.wrapping_div(b),
+            });
+        }
+    }
+}
+/// Returns the kernel of a division or a remainder of int32.
+pub(super) fn divide_int32(op: ScalarOp, how: KernelVariant) -> SliceKernel {
+    match (op == ScalarOp::Rem, how.level > IsaLevel::Base) {
+        (false, false) => divide::<false, false>,
+        (false, true) => divide::<false, true>,
+        (true, false) => divide::<true, false>,
+        (true, true) => divide::<true, true>,
+    }
+}
 
 /// The logical negation of bools, which are bytes 0 and 1.
 struct NotBool;

@@ -116,6 +116,9 @@ fn select_at(fun: ScalarOp, from: DType, dtype: DType, h: KernelVariant) -> Opti
         ScalarOp::Convert if from == dtype => return int::copy(dtype.size(), h),
         ScalarOp::Convert => return convert::convert(from, dtype, h),
         ScalarOp::Select => return int::choose(dtype.size(), h),
+        ScalarOp::Div | ScalarOp::Rem if from == DType::I32 && HAS_FAST_PATHS => {
+            return Some(int::divide_int32(fun, h));
+        }
         ScalarOp::Threefry if from == DType::U64 => return Some(int::threefry(h)),
         ScalarOp::Complex => return complex::from_parts(from),
         #[cfg(target_arch = "x86_64")]

@@ -94,6 +94,43 @@ fn the_inverse_of_erf_is_one() {
     }
 }
 
+/// Vectors divide int32 as float64: quotients next to an integer, of any size, are truncated to the
+/// quotient of the integers.
+#[test]
+fn int32_is_divided_as_integers_are() {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let divisors = [0, 1, 2, 3, 7, 10, 641, 46_341, 65_536, 1 << 30, i32::MAX - 1, i32::MAX, i32::MIN];
+    for divisor in divisors.into_iter().flat_map(|b| [b, b.wrapping_neg()]) {
+        let most = i32::MAX.checked_div(divisor).unwrap_or(0);
+        let near = [0, 1, 2, most / 2, most - 1, most].map(|q| q.wrapping_mul(divisor));
+        for x in near.into_iter().chain([i32::MAX, i32::MIN]) {
+            let row = [-1, 0, 1].map(|d| x.wrapping_add(d)).into_iter().flat_map(|x| [x, x.wrapping_neg()]);
+            a.extend(row);
+            b.resize(a.len(), divisor);
+        }
+    }
+    // arbitrary elements, of any number of bits
+    let mut s = 77u64;
+    let mut next = || {
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        (s >> 32) as i32 >> (s & 31)
+    };
+    for _ in 0..if cfg!(miri) { 100 } else { 20_013 } {
+        a.push(next());
+        b.push(next());
+    }
+    for h in levels() {
+        let divide = |op| call(select_at(op, DType::I32, DType::I32, h).unwrap(), &a, &b, 0i32);
+        let (quotients, remainders) = (divide(ScalarOp::Div), divide(ScalarOp::Rem));
+        for (i, (a, b)) in a.iter().zip(&b).enumerate() {
+            let expected = if *b == 0 { (-1, *a) } else { (a.wrapping_div(*b), a.wrapping_rem(*b)) };
+            assert_eq!((quotients[i], remainders[i]), expected, "{a} by {b}, {h:?}");
+        }
+    }
+}
+
 #[test]
 fn integers_wrap_and_never_trap() {
     for h in levels() {

@@ -53,7 +53,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     let (rows, columns) = (260 + rng.below(300), 500 + rng.below(700));
     let devices = *rng.choose(&[2, 3, 4, 8]);
     type Body = fn(&Array) -> Array;
-    let bodies: [(&str, Body); 18] = [
+    let bodies: [(&str, Body); 19] = [
         ("elementwise", |x| (x.sin() * 1.7 - x).exp() / (x.square() + 3.0)),
         ("elementwise of parts", |x| concat([x.flip(0), x * 0.3], 1).roll(5, 0) + 0.1),
         ("sum of all", |x| x.sum(..)),
@@ -72,6 +72,9 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         ("its gradient", |x| grad(x, |x| (x.log_softmax(1) * x.sin()).sum(..))),
         ("least and greatest", |x| x.min(1).sum(..) * x.max(0)),
         ("steps of a loop", |x| fori_loop(0..3, x, |_, c| (&c * 0.9).tanh() + c.mean(Dims::keep(0)))),
+        ("rows that a loop writes", |x| {
+            fori_loop(0..3, x, |i, c| c.at(ix![&i]).set((&c * 0.9).tanh().mean(0)))
+        }),
         ("a scan", |x| scan(x.sum(0) * 0.0, x, |c, row| ((&c * 0.5 + &row).tanh(), c * row)).1),
         ("rows at once", |x| vmap(x, |row| Ok(row.softmax(0) * row.sum(..)))),
         ("slopes", |x| grad(x, |x| (x.tanh() * x.softmax(1)).sum(..))),

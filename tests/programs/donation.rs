@@ -486,3 +486,34 @@ fn scatters_of_rows_wait_for_the_last_read() {
     };
     check(f, || (vec![noise(&[8, 24], 1)], vec![]), &[None, Some(0)]);
 }
+
+/// Rows of a carry are written over its initial value if that is donated, otherwise over a copy.
+#[test]
+fn rows_of_a_carry_are_written_over_a_copy() {
+    /// Writes rows, each of which is computed from an earlier one.
+    fn write(start: &Array, row: &Array, n: i32) -> Array {
+        fori_loop(0..n, start.clone(), |i, c| c.at(ix![&(&i * 3)]).set(c.slice(ix![&i]) + row))
+    }
+    // small, and of a size that several workers copy
+    for rows in [50, 33_000] {
+        let make = || (vec![noise(&[rows, 32], 1)], vec![noise(&[32], 2), noise(&[rows, 32], 3)]);
+        // a loop of 16 iterations is bound to its operands
+        check(|x, y| vec![write(&x[0], &y[0], 1)], make, &[Some(0)]);
+        check(|x, y| vec![write(&x[0], &y[0], 16)], make, &[Some(0)]);
+        // two loops start from a value that is not donated and is read after them, too
+        let twice = |x: &List, y: &List| {
+            vec![write(&y[1], &y[0], 16), &y[1] + &x[0], write(&y[1], &(2.0 * &y[0]), 5)]
+        };
+        check(twice, make, &[None, Some(0), None]);
+    }
+    // the result of a while loop without an iteration is the initial value
+    let until = |x: &List, y: &List| {
+        let run = |c: &Array, start: i32| {
+            let step = |(c, n): (Array, Array)| (c.at(ix![&n]).set(&y[0]), n + 1);
+            while_loop((c.clone(), Array::from(start)), |(_, n)| n.lt(20), step).0
+        };
+        vec![run(&x[0], 3), run(&y[1], 20), run(&y[1], 2)]
+    };
+    let make = || (vec![noise(&[50, 32], 1)], vec![noise(&[32], 2), noise(&[50, 32], 3)]);
+    check(until, make, &[Some(0), None, None]);
+}

@@ -226,7 +226,7 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     };
     assert_eq!(peak(|x, y| ((x + y).sin() * 2.0).exp() - 1.0)?, 3, "x, y, the result");
     type Program = fn(&Array, &Array) -> Array;
-    let same: [(&str, Program, u64); 7] = [
+    let same: [(&str, Program, u64); 8] = [
         ("one after the other", |x, y| ((x + y).sin() * 2.0).exp() - 1.0, 3),
         (
             "read twice by what is computed with it",
@@ -249,6 +249,11 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
             "the two places of a carry, one of which is the result's",
             |x, y| fori_loop(0..9, x, |_, x| (x * y).sin()),
             4,
+        ),
+        (
+            "the copy of a carry in which a loop writes elements, which is the result",
+            |x, y| fori_loop(0..9, x, |i, x| x.at(ix![&i]).set(y.slice(ix![&i]))),
+            3,
         ),
         ("by a sort", |x, y| (x + y).sin().sort(0).exp(), 5),
         (

@@ -12,7 +12,8 @@
 //! are in the memory of the last.
 
 use super::plan::{FusionGroup, FusionPlan, FusionRoot};
-use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters};
+pub(crate) use super::scatter_chains::CarryUpdate;
+use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters, is_scatter_over};
 use super::{group::fuse, result_views::ResultPlan};
 use crate::core::util::small_sort;
 use crate::ir::program::Source;
@@ -305,20 +306,27 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
     }
 }
 
-/// Returns which carries a body updates in place, and what its groups store over their operands.
-pub(crate) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (Vec<bool>, BufferReuse) {
+/// Returns how a body updates the carries, and what its groups store over their operands.
+pub(crate) fn in_place_carries(
+    g: &mut FusionPlan<'_, '_>,
+    list: &[Carry],
+) -> (Vec<CarryUpdate>, BufferReuse) {
     let (flow, n) = (g.program, g.groups.len());
     let mut reuse = BufferReuse { overwrites: vec![SmallVec::new(); n], ..BufferReuse::default() };
     let mut order = GroupOrder::from_plan(g);
     let from: Vec<Slot> = list.iter().map(|c| c.body_in).collect();
     let (readers, puts) = (order.reader_ops(&from), order.share_scatter_chains());
-    let mut alone = Vec::with_capacity(list.len());
+    let mut updates = Vec::with_capacity(list.len());
     for (c, readers) in list.iter().zip(&readers) {
         let to = puts.first_value(flow.alias_root(c.body_out));
         let fit = order
             .find_sharing(c.body_in, to, readers)
             .filter(|f| flow.value_bytes(to) >= MIN_IN_PLACE_BYTES || order.costs_nothing(f));
-        alone.push(fit.is_some());
+        updates.push(match &fit {
+            None => CarryUpdate::Moved,
+            Some(_) if is_scatter_over(flow, c.body_in, to) => CarryUpdate::Partial,
+            Some(_) => CarryUpdate::InPlace,
+        });
         if let Some(fit) = fit {
             order.add_dependencies(&fit.predecessors, fit.producer);
             if fit.overwrites_read {
@@ -328,7 +336,7 @@ pub(crate) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (V
     }
     order.update_levels();
     (reuse.scatter_chains, reuse.successors) = (puts, order.successors);
-    (alone, reuse)
+    (updates, reuse)
 }
 
 /// Decides the use of the memory of donated inputs.
@@ -472,7 +480,7 @@ fn donatable_carries<'i>(flow: &BufferProgram<'_>, item: &'i BufferOp<'_>) -> Ve
         }
         _ => return Vec::new(),
     };
-    let (alone, _) = in_place_carries(&mut fuse(body), list);
+    let (updates, _) = in_place_carries(&mut fuse(body), list);
     let first = |c: &Carry| flow.alias_root(c.init);
     let once = |c: &Carry| {
         let times = list.iter().filter(|d| first(d) == first(c)).count();
@@ -481,7 +489,7 @@ fn donatable_carries<'i>(flow: &BufferProgram<'_>, item: &'i BufferOp<'_>) -> Ve
     let each = list.iter().enumerate().filter(|(_, c)| once(c));
     each.filter_map(|(k, c)| {
         // an iteration writes the buffer of the final value if an even number of iterations follow
-        let over = alone[k] || steps.is_some_and(|n| n % 2 == 0);
+        let over = updates[k] != CarryUpdate::Moved || steps.is_some_and(|n| n % 2 == 0);
         (over || steps != Some(1)).then_some((k, c, over))
     })
     .collect()

@@ -1,8 +1,19 @@
-//! Chains of scatters, whose results are stored in one buffer.
+//! Scatters whose results are stored over the values from which they start.
 
 use crate::partition::Slot;
 use crate::partition::buffers::{AccessBox, BufferOp, BufferProgram, GatherScatterOp};
 use std::collections::{HashMap, HashSet};
+
+/// How the body of a loop updates a carry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CarryUpdate {
+    /// The new value is in another buffer.
+    Moved,
+    /// The new value is stored over the old one.
+    InPlace,
+    /// A scatter stores a part of the new value over the old one; the rest stays.
+    Partial,
+}
 
 /// Chains of scatters, each of which is computed over the result of the one before.
 #[derive(Debug, Default)]
@@ -75,4 +86,12 @@ pub(crate) fn can_scatter_in_place(flow: &BufferProgram<'_>, s: &GatherScatterOp
         && (was.num_partials, &was.partial_layout) == (is.num_partials, &is.partial_layout)
         && (is.num_partials == 1 || was.strides[0] == is.strides[0])
         && s.reads[0].boxes.iter().all(same)
+}
+
+/// Returns true if a scatter that starts from the value `from` computes the value `to`.
+pub(crate) fn is_scatter_over(flow: &BufferProgram<'_>, from: Slot, to: Slot) -> bool {
+    flow.ops.iter().any(|op| match op {
+        BufferOp::GatherScatter(s) => s.out == to && s.scatter_init_value(flow) == Some(from),
+        _ => false,
+    })
 }

@@ -10,7 +10,7 @@ use super::{MemoryClass, MemoryEntry, StepMemory};
 use crate::partition::buffers::{BufferOp, BufferProgram, Carry, HalfMatmuls, lower::lower};
 use crate::partition::fusion::device::{DeviceSlots, device_program};
 use crate::partition::fusion::order::{delay_groups, run_in_program_order};
-use crate::partition::fusion::reuse::{BufferReuse, assign_donated, in_place_carries};
+use crate::partition::fusion::reuse::{BufferReuse, CarryUpdate, assign_donated, in_place_carries};
 use crate::partition::fusion::{FusionPlan, choose_views, fuse, lifetimes::value_lifetimes};
 use crate::partition::fusion::{row_groups::RowConstraints, rows::fuse_rows};
 use crate::partition::print;
@@ -84,7 +84,7 @@ fn nested_peak(
     lists_entries: bool,
 ) -> (ProgramPeak, Vec<bool>) {
     let mut plan = fuse(buffers);
-    let (in_place, reuse) = in_place_carries(&mut plan, carries);
+    let (updates, reuse) = in_place_carries(&mut plan, carries);
     let mut places = vec![ValuePlacement::Unassigned; buffers.values.len()];
     // control flow chooses where inputs and results are
     buffers.ins.iter().chain(&buffers.outs).for_each(|s| places[*s] = ValuePlacement::Other);
@@ -92,7 +92,7 @@ fn nested_peak(
     let mut account = Account::new(&plan, slots, steps, lists_entries);
     account.hold_values(&reuse, &[], &places);
     account.hold_nested(&reuse);
-    (account.peak(), in_place)
+    (account.peak(), updates.iter().map(|update| *update != CarryUpdate::Moved).collect())
 }
 
 /// Chooses the levels at which groups run.

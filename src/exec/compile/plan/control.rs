@@ -6,7 +6,9 @@ use super::{
 };
 use crate::core::Result;
 use crate::exec::compile::ir::{BranchOp, BufferOp, BufferProgram, Carry, LoopOp, WhileOp};
-use crate::exec::{compile::arena, compile::fusion, compile::fusion::reuse};
+use crate::exec::{
+    compile::arena, compile::fusion, compile::fusion::reuse, compile::fusion::reuse::CarryUpdate,
+};
 use crate::partition::Slot;
 use std::ops::Range;
 
@@ -53,7 +55,7 @@ impl Planner {
         others: &[(usize, usize)],
     ) -> Result<(ControlKernel, usize)> {
         let outer = |s: Slot| (flow.alias_root(s) + base) as u32;
-        let (body, at, mut size, alone) = self.plan_nested(&l.body, &l.carry)?;
+        let (body, at, mut size, updates) = self.plan_nested(&l.body, &l.carry)?;
         let slice = |s: Slot| flow.value_bytes(s) / l.length.max(1);
         let kernel = LoopKernel {
             iteration: l.iteration as u32 + at,
@@ -61,7 +63,7 @@ impl Planner {
             length: l.length,
             reverse: l.reverse,
             fixed: l.fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + at)).collect(),
-            carry: self.plan_carries(flow, &l.carry, (base, at), &alone, others, &mut size),
+            carry: self.plan_carries(flow, &l.carry, (base, at), &updates, others, &mut size),
             xs: l.xs.iter().map(|(o, i)| (outer(*o), *i as u32 + at, slice(*o))).collect(),
             ys: l.ys.iter().map(|(i, o)| (*i as u32 + at, outer(*o), slice(*o))).collect(),
             body,
@@ -80,7 +82,7 @@ impl Planner {
         let outer = |s: Slot| (flow.alias_root(s) + base) as u32;
         let (cond, c, first, _) = self.plan_nested(&w.cond, &[])?;
         let after = self.locations.len();
-        let (body, b, second, alone) = self.plan_nested(&w.body, &w.carry)?;
+        let (body, b, second, updates) = self.plan_nested(&w.body, &w.carry)?;
         // the arenas of condition and body do not overlap
         self.relocate(after..self.locations.len(), BufferLocation::Arena(first));
         let mut size = first + second;
@@ -88,7 +90,7 @@ impl Planner {
         let kernel = WhileKernel {
             fixed: fixed.chain(w.body_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + b))).collect(),
             cond_carry: w.cond_carry.iter().map(|s| *s as u32 + c).collect(),
-            carry: self.plan_carries(flow, &w.carry, (base, b), &alone, others, &mut size),
+            carry: self.plan_carries(flow, &w.carry, (base, b), &updates, others, &mut size),
             test: w.cond.outs[0] as u32 + c,
             test_elements: w.cond.value_bytes(w.cond.outs[0]),
             cond,
@@ -132,7 +134,7 @@ impl Planner {
         flow: &BufferProgram<'_>,
         list: &[Carry],
         (base, at): (usize, u32),
-        alone: &[bool],
+        updates: &[CarryUpdate],
         others: &[(usize, usize)],
         size: &mut usize,
     ) -> Vec<CarryBuffers> {
@@ -141,7 +143,7 @@ impl Planner {
         for (k, c) in list.iter().enumerate() {
             let bytes = flow.value_bytes(c.result);
             let other = match others.iter().find(|o| o.0 == k) {
-                _ if alone[k] => None,
+                _ if updates[k] != CarryUpdate::Moved => None,
                 Some((_, donation)) => Some(self.add_slot(BufferLocation::Donated(*donation, 0))),
                 None => {
                     *size += bytes.next_multiple_of(64);
@@ -155,29 +157,29 @@ impl Planner {
                 body_out: to,
                 result: outer(c.result),
                 alternate: other,
+                starts_from_copy: updates[k] == CarryUpdate::Partial,
                 bytes,
             });
         }
         made
     }
     /// Plans a nested program, whose arena starts at offset 0.
-    /// Returns the plan, its first slot, the bytes of its arena, and which carries it updates in
-    /// place.
+    /// Returns the plan, its first slot, the bytes of its arena, and how it updates the carries.
     fn plan_nested(
         &mut self,
         flow: &BufferProgram<'_>,
         carry: &[Carry],
-    ) -> Result<(ExecutionPlan, u32, usize, Vec<bool>)> {
+    ) -> Result<(ExecutionPlan, u32, usize, Vec<CarryUpdate>)> {
         let base = self.locations.len();
         self.locations.resize(base + flow.values.len(), BufferLocation::None);
         for s in flow.ins.iter().chain(&flow.outs) {
             self.locations[base + s] = BufferLocation::LoopControlled;
         }
         let mut groups = fusion::fuse(flow);
-        let (alone, reuse) = reuse::in_place_carries(&mut groups, carry);
+        let (updates, reuse) = reuse::in_place_carries(&mut groups, carry);
         let scope = PlanScope { base, in_loop: true, skip: &[], reuse: &reuse };
         let (plan, arena) = self.plan(&mut groups, &scope)?;
-        Ok((plan, base as u32, arena, alone))
+        Ok((plan, base as u32, arena, updates))
     }
     /// Moves the arena of a nested program to the memory that it was given.
     pub(super) fn relocate(&mut self, slots: Range<usize>, to: BufferLocation) {

@@ -103,6 +103,9 @@ pub(crate) struct CarryBuffers {
     pub(crate) result: u32,
     /// The slot of the alternate buffer; `None` if the value is updated in place.
     pub(crate) alternate: Option<u32>,
+    /// True if an iteration writes a part of the value only, so that the loop starts with a copy of
+    /// the initial value.
+    pub(crate) starts_from_copy: bool,
     /// The size of the value, in bytes.
     pub(crate) bytes: usize,
 }

@@ -7,6 +7,7 @@
 //! caller's thread.
 
 mod bound_body;
+mod initial_copy;
 mod profile;
 mod run;
 #[cfg(all(test, shuttle))]

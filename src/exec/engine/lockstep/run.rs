@@ -5,11 +5,12 @@
 //! by all workers.
 
 use super::bound_body::{BodyNode, BoundBody, MIN_BOUND_ITERATIONS};
+use super::initial_copy::copy_on_workers;
 use crate::core::DType;
 use crate::exec::compile::gather_scatter::read_index;
 use crate::exec::compile::plan::{
-    BranchKernel, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode, PrintKernel,
-    WhileKernel,
+    BranchKernel, CarryBuffers, ControlKernel, ExecutionPlan, LoopKernel, NodeKernel, PlanLevel, PlanNode,
+    PrintKernel, WhileKernel,
 };
 use crate::exec::display::print::{PrintArgument, print_text};
 use crate::exec::runtime::{ArrayData, Buffer};
@@ -214,6 +215,29 @@ impl Runner<'_> {
         }
     }
 
+    /// Sets the slots `body_out` of carries to the values that the first iteration reads.
+    ///
+    /// A value of which each iteration writes only a part is copied to the memory of the final
+    /// value, where all iterations update it.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies, and all workers enter the loop.
+    unsafe fn start_carries(&mut self, carry: &[CarryBuffers], base: &mut [*mut u8]) -> PlanResult {
+        let mut copied = false;
+        for c in carry {
+            let (from, to) = (base[c.init as usize], base[c.result as usize]);
+            base[c.body_out as usize] = from;
+            if c.starts_from_copy && from != to {
+                copied = true;
+                base[c.body_out as usize] = to;
+                // SAFETY: the two buffers have `c.bytes` bytes and do not overlap (guaranteed by the
+                // planner), and each worker that enters the loop copies its share.
+                unsafe { copy_on_workers(self.worker, to, from, c.bytes) }
+            }
+        }
+        if copied { self.barrier() } else { Ok(()) }
+    }
+
     /// Runs a loop of known length.
     ///
     /// # Safety
@@ -227,12 +251,14 @@ impl Runner<'_> {
         base[l.iteration as usize] = number.cast();
         let binds = l.length >= MIN_BOUND_ITERATIONS && self.binds_bodies();
         let mut bound = None;
+        // SAFETY: `base` is valid (caller contract), and all workers enter the loop
+        unsafe { self.start_carries(&l.carry, base)? }
         for t in 0..l.length {
             let k = if l.reverse { l.length - 1 - t } else { t };
             // SAFETY: `number` is a local variable of this call, which outlives the iteration
             unsafe { number.write((l.start + k as i64) as i32) }
             for c in &l.carry {
-                base[c.body_in as usize] = base[if t == 0 { c.init } else { c.body_out } as usize];
+                base[c.body_in as usize] = base[c.body_out as usize];
                 // the buffers alternate, so that the last iteration writes to the buffer of the
                 // result
                 base[c.body_out as usize] = base[match c.alternate {
@@ -269,9 +295,8 @@ impl Runner<'_> {
         for (outer, inner) in &w.fixed {
             base[*inner as usize] = base[*outer as usize];
         }
-        for c in &w.carry {
-            base[c.body_out as usize] = base[c.init as usize];
-        }
+        // SAFETY: `base` is valid (caller contract), and all workers enter the loop
+        unsafe { self.start_carries(&w.carry, base)? }
         let (binds, mut bound) = (self.binds_bodies(), None::<[BoundBody<'_>; 2]>);
         for t in 0usize.. {
             for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
