@@ -12,6 +12,7 @@ mod convolutions;
 mod custom;
 mod display;
 mod element_types;
+mod in_place;
 mod indexing;
 mod linalg;
 mod lines;
