@@ -19,6 +19,7 @@ mod lines;
 mod misbehaving_kernels;
 mod named;
 mod numpy_names;
+mod outer_products;
 mod sharded_parts;
 mod short_rows;
 mod thresholds;
