@@ -151,6 +151,8 @@ fn updates_of_a_part_are_in_place() {
     for on in PLACES {
         let make = || (vec![put(noise(&[16, 24], 1), on)], vec![noise(&[8, 24], 2)]);
         check(|x, y| vec![x[0].at(ix![3..11]).set(&y[0])], make, &[Some(0)]);
+        // The part is read at the indices at which it is written.
+        check(|x, y| vec![x[0].at(ix![3..11]).add(&y[0])], make, &[Some(0)]);
     }
 }
 

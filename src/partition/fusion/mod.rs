@@ -25,6 +25,7 @@
 //! **Rows.** The affine maps of a group's accesses (`space`, `matmul`) say which rows of a value it
 //! reads and writes. No code is generated, and no address is known at this point.
 
+mod addresses;
 pub(crate) mod device;
 mod group;
 pub(crate) mod lifetimes;

@@ -14,7 +14,7 @@
 use super::plan::{FusionGroup, FusionPlan, FusionRoot};
 pub(crate) use super::scatter_chains::CarryUpdate;
 use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters, is_scatter_over};
-use super::{group::fuse, result_views::ResultPlan};
+use super::{addresses, group::fuse, result_views::ResultPlan};
 use crate::core::util::small_sort;
 use crate::ir::program::Source;
 use crate::partition::Slot;
@@ -262,15 +262,16 @@ impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
         let (Some(reads), Some(makes)) = (member(item), member(made.op)) else { return false };
         let (a, b) = (g.elementwise_op(reads.op), g.elementwise_op(makes.op));
         let (was, is) = (&flow.values[from], &flow.values[to]);
+        let store = (&is.strides, b.num_loops);
         let same = |p: &AccessBox| match p.source {
             Source::Value(s) if flow.alias_root(s) == from => {
-                p.offset == 0 && (0..a.num_loops).all(|l| a.ext[l] == 1 || p.strides[l] == is.strides[l])
+                addresses::same_address(reads, (p.offset, &p.strides, a.num_loops), makes, store, &a.ext)
             }
             _ => true,
         };
         matches!(group.root, FusionRoot::Elementwise | FusionRoot::Matmul(_))
             && was.dtype.size() == is.dtype.size()
-            && (reads.shift, reads.dims, a.num_loops, a.ext) == (makes.shift, makes.dims, b.num_loops, b.ext)
+            && addresses::is_within(reads, (&a.ext, a.num_loops), makes, (&b.ext, b.num_loops))
             && a.reads.iter().flat_map(|r| &r.boxes).all(same)
     }
     /// Returns true if the sharing costs no time.

@@ -10,6 +10,7 @@ mod control;
 mod equal_reductions;
 
 mod gather_scatter;
+mod outer_products;
 mod reduction;
 mod row_kernel;
 mod spread;
@@ -302,7 +303,8 @@ impl<'p> ProgramLowering<'p> {
         a.shape == b.shape && a.strides == b.strides && a.num_partials == 1 && b.num_partials == 1
     }
 
-    /// Removes operations without uses, counts the uses of values, and transposes matmuls.
+    /// Removes operations without uses, counts the uses of values, transposes matmuls, and expands
+    /// outer products.
     fn finish(&mut self) {
         let f = &mut self.program;
         if HAS_FAST_PATHS {
@@ -329,5 +331,8 @@ impl<'p> ProgramLowering<'p> {
             keep[k - 1]
         });
         transpose_matmuls(f);
+        if HAS_FAST_PATHS {
+            outer_products::expand_outer_products(f);
+        }
     }
 }
