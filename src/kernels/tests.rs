@@ -128,6 +128,15 @@ fn int32_is_divided_as_integers_are() {
             let expected = if *b == 0 { (-1, *a) } else { (a.wrapping_div(*b), a.wrapping_rem(*b)) };
             assert_eq!((quotients[i], remainders[i]), expected, "{a} by {b}, {h:?}");
         }
+        // short slices, which are divided one by one, and the next longer ones
+        for (op, all) in [(ScalarOp::Div, &quotients), (ScalarOp::Rem, &remainders)] {
+            let kernel = select_at(op, DType::I32, DType::I32, h).unwrap();
+            for n in [4, 5] {
+                for ((a, b), expected) in a.chunks(n).zip(b.chunks(n)).zip(all.chunks(n)).step_by(97) {
+                    assert_eq!(call(kernel, a, b, 0i32), expected, "{a:?} by {b:?}, {h:?}");
+                }
+            }
+        }
     }
 }
 

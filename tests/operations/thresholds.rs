@@ -31,6 +31,7 @@ const LIMITS: &[(&str, &str, Tested)] = &[
     ("gemm/small_k.rs", "MAX_RESULT_ELEMENTS", At("products")),
     ("gemm/small_k.rs", "MAX_TERMS", At("products")),
     ("gather.rs", "MAX_BATCH_ROWS", At("gathers_and_scatters")),
+    ("int.rs", "MAX_SCALAR_DIVISIONS", Exempt("a test of the kernel has slices on both sides")),
     ("index_filter.rs", "MAX_PICKED_ROWS", At("gathers_and_scatters")),
     ("row/fft/butterfly.rs", "MAX_PRIME", At("transforms")),
     ("row/fft/plan.rs", "MAX_FLAT_GRID_ELEMENTS", At("transforms")),
