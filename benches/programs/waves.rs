@@ -35,8 +35,8 @@ fn maxwell((ez, hx, hy): Fields) -> Fields {
 }
 
 /// Masks of one dimension, by which the changes of the fields are multiplied: 0 on the walls, where
-/// fields do not change, and the factor of the step elsewhere. `down` is for `hy`, `right` for `hx`, and `inside` has the
-/// rows and the columns for `ez`.
+/// fields do not change, and the factor of the step elsewhere. `down` is for `hy`, `right` for `hx`,
+/// and `inside` has the rows and the columns for `ez`.
 struct Walls {
     down: Array,
     right: Array,

@@ -105,7 +105,8 @@ int_functions! { i8 u8 i16 u16 i32 u32 i64 u64; {
 
 /// Returns `a / b` truncated, and the divisor, which is 1 instead of 0 and −1.
 ///
-/// Vectors divide float64, which rounds no quotient of int32 to another integer.
+/// It is computed in float64, because few processors have vector instructions that divide integers.
+/// A quotient of two int32 never rounds up to the next integer, so truncating it is exact.
 #[inline(always)]
 fn quotient(a: i32, b: i32) -> (i32, i32) {
     let divisor = if b == 0 || b == -1 { 1 } else { b };

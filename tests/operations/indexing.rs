@@ -254,68 +254,6 @@ fn rows_of_itself() {
     }
 }
 
-/// A loop that writes rows of its carry does not write the initial value, which other operations
-/// read before, in and after the loop.
-#[test]
-fn a_loop_of_rows_keeps_the_initial_value() {
-    /// Writes row `i`, computed from the next one.
-    fn write(i: &Array, c: &Array) -> Array {
-        c.at(ix![i]).set(c.slice(ix![&(i + 1)]) * 0.5 + 1.0)
-    }
-    type Program = fn(&Array, &Array) -> Array;
-    let programs: [(&str, Program); 9] = [
-        ("read after it", |x, _| fori_loop(0..3, x, |i, c| write(&i, &c)) + x),
-        ("read in it", |x, _| {
-            fori_loop(0..3, x, |i, c| write(&i, &c).at(ix![&(&i + 3)]).add(x.slice(ix![&i])))
-        }),
-        ("two from one value", |x, _| {
-            let (a, b) = fori_loop(0..3, (x, x), |i, (a, b)| {
-                (write(&i, &a), b.at(ix![&(2 - &i)]).add(a.slice(ix![&i])))
-            });
-            a * 2.0 + b
-        }),
-        ("in a loop", |x, _| {
-            fori_loop(0..3, x, |i, c| {
-                let inner = fori_loop(0..2, &c, |j, d| write(&(&i + &j), &d));
-                inner.at(ix![&i]).add(c.slice(ix![&i]))
-            })
-        }),
-        ("in a branch", |x, i| cond(i.lt(5), || fori_loop(0..3, x, |i, c| write(&i, &c)), || x * 2.0) + x),
-        ("around a branch", |x, i| {
-            fori_loop(0..4, x, |k, c| {
-                let row = cond(k.lt(i), || c.slice(ix![&k]) + 1.0, || c.slice(ix![&(&k + 1)]));
-                c.at(ix![&k]).set(row)
-            })
-        }),
-        ("while", |x, i| {
-            let run =
-                |start: Array| while_loop((x, start), |(_, n)| n.lt(3), |(c, n)| (write(&n, &c), n + 1)).0;
-            // the second one has no iteration
-            run(i - 2) * run(i + 7)
-        }),
-        ("with a row of each iteration", |x, _| {
-            let (last, rows) = scan(x, Array::arange(0..3), |c: Array, k: Array| {
-                let row = c.slice(ix![&k]);
-                (write(&k, &c), row)
-            });
-            last + rows.max(0)
-        }),
-        ("in a gradient", |x, _| {
-            grad(x, |x| (fori_loop(0..3, &x, |i, c| write(&i, &c)).square() * &x).sum(..))
-        }),
-    ];
-    let (x, i) = (Key::new(3).normal([12, 10]), Array::from(2));
-    let placed = x.put(&Mesh::auto([("X", 2), ("Y", 2)]).unwrap(), p!["X", "Y"]);
-    for (name, f) in programs {
-        let want = bits(&jit(f).engine(EngineKind::Reference).call((&x, &i)).unwrap());
-        for engine in [EngineKind::Lockstep, EngineKind::Threads] {
-            for x in [&x, &placed] {
-                assert_eq!(bits(&jit(f).engine(engine).call((x, &i)).unwrap()), want, "{name}, {engine}");
-            }
-        }
-    }
-}
-
 /// Consecutive updates without another reader in between share one buffer: that of the carry, of a
 /// donated argument, or of the result.
 #[test]

@@ -4,18 +4,20 @@ use super::plan::FusionMember;
 use crate::partition::buffers::index::{LoopVec, MAX_LOOPS};
 
 /// Returns true if the indices of member `a`, in dimensions of the group, are among those of `b`.
+///
+/// Loops are given by their sizes and their number.
 pub(super) fn is_within(
     a: &FusionMember,
-    of: (&LoopVec, usize),
+    a_loops: (&LoopVec, usize),
     b: &FusionMember,
-    with: (&LoopVec, usize),
+    b_loops: (&LoopVec, usize),
 ) -> bool {
     let range = |m: &FusionMember, (ext, n): (&LoopVec, usize), d: usize| {
         let found = (0..n).find(|l| m.dims[*l] as usize == d);
         found.map_or((0, 1), |l| (m.shift[l], m.shift[l] + ext[l]))
     };
     (0..MAX_LOOPS).all(|d| {
-        let (own, other) = (range(a, of, d), range(b, with, d));
+        let (own, other) = (range(a, a_loops, d), range(b, b_loops, d));
         other.0 <= own.0 && own.1 <= other.1
     })
 }

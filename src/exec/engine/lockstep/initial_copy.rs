@@ -18,7 +18,7 @@ unsafe impl Sync for CopyBuffers {}
 ///
 /// # Safety
 /// `from` points to `bytes` readable bytes, and `to` to `bytes` writable ones, which do not overlap
-/// them. No other code accesses them meanwhile, other workers of this copy excepted.
+/// them. Until it returns, only the other workers of this copy access them.
 pub(super) unsafe fn copy_on_workers(
     worker: Option<&Worker<'_>>,
     to: *mut u8,
